@@ -1,5 +1,5 @@
-"""What is new among rows that were read, and what of earlier readings is gone: told by the text of the rows, each as
-often as it is there."""
+"""The changes between rows that were read and those of earlier readings: new rows, and rows that are gone. Rows are
+compared by their text, and a text counts as often as it occurs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Changes:
-    """The files that were written: those with new rows, and those anew whose rows are gone; how many rows are."""
+    """The files that were written: those with new rows, and rewritten ones without the rows that are gone; the numbers
+    of new rows and of rows that are gone."""
 
     files: tuple[ExtractFile, ...]
     rows: int
@@ -30,13 +31,13 @@ class Changes:
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes files into `folder`. `places`: path -> where a file of earlier is read."""
+    """Writes files into `folder`."""
 
     spark: SparkSession
     folder: Folder
 
     def add(self, lines: DataFrame, seq_no: int, prefix: str) -> tuple[ExtractFile, ...]:
-        """Write the rows of one partition, in its order."""
+        """Write the rows of one partition, in its order; returns the files."""
         write = partial(write_lines, folder=self.folder, prefix=prefix)
         return files_of(lines.mapInArrow(write, WRITTEN), {}, seq_no)
 
@@ -48,7 +49,7 @@ class Writer:
         seq_no: int,
         prefix: str,
     ) -> Changes:
-        """Write those of `lines` that are not in the files `before` (each with where it is read), and anew those files
+        """Write the rows of `lines` that are not in the files `before` (each with its location), and rewrite the files
         of `leaving` that have rows which are not in `lines`."""
         if not before:
             added = self.add(lines, seq_no, prefix)
@@ -87,7 +88,7 @@ class Writer:
 
 
 def files_of(written: DataFrame, drops: dict[str, int], seq_no: int) -> tuple[ExtractFile, ...]:
-    """Have the files written: those in `drops` are of these drops, the others of `seq_no`."""
+    """Run the job that writes the files, and list them. Files in `drops` are of these drops, the others of `seq_no`."""
     rows = sorted(written.collect(), key=lambda row: row.path)
     return tuple(
         ExtractFile(row.path, drops.get(row.path, seq_no), row.hidden, row.rows, row.bytes, row.checksum)

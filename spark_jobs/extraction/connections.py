@@ -1,11 +1,11 @@
-"""How databases and Kafka are reached: addresses, users and passwords by name, in none of the source files.
+"""Connections to databases and Kafka: addresses, users and passwords by name, in none of the source files.
 
 `TIDEMARK_CONNECTION_<NAME>` has one as a JSON object; else the file of connections, which only its owner may read:
 
     shop: {url: "jdbc:postgresql://db.example.org/shop", user: reader, password: …}
     events: {servers: "kafka.example.org:9092", kafka.security.protocol: SSL}
 
-A connection's other keys are options of Spark's reader as they stand.
+A connection's other keys are passed to Spark's reader as its options.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 _SECRET = ("password", "secret", "jaas", "token", "passphrase", "sslkey", "credential")
 _SHORTEST_SECRET = 3
-"""A shorter text would be blackened wherever it stands in other words."""
+"""The least length of a secret that is replaced in texts: a shorter one would be found within other words."""
 
 
 @dataclass(frozen=True, repr=False)
 class Connection:
-    """One connection: what Spark's reader is told."""
+    """One connection: its name, and the options of Spark's reader."""
 
     name: str
     options: Mapping[str, str]
@@ -42,7 +42,7 @@ class Connection:
         return f"Connection({self.name})"
 
     def without_secrets(self, text: str) -> str:
-        """`text` with every secret of the connection blackened."""
+        """`text` with every secret of the connection replaced by `***`."""
         for secret in sorted(self._secrets(), key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
@@ -61,8 +61,8 @@ class Connection:
 
     @contextmanager
     def scrubbing(self, refusal: Callable[[str], Exception]) -> Iterator[None]:
-        """Raise in place of what Spark or Python raises the error that `refusal` makes of its text, without secrets and
-        without a cause, whose text would have them."""
+        """In place of an error of Spark or Py4J, raise the one that `refusal` makes of its text. The text has no
+        secrets, and the error no cause, whose text would have them."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -76,7 +76,7 @@ def connection(settings: Settings, name: str, required: str) -> Connection:
     """The connection of this name, which must have the key `required`.
 
     Raises:
-        ConnectionUnknown: there is none, or it can't be used.
+        ConnectionUnknown: there is no such connection, or it can't be used.
     """
     variable = f"{ENVIRONMENT_PREFIX}CONNECTION_{name.upper()}"
     if variable in os.environ:
@@ -84,7 +84,7 @@ def connection(settings: Settings, name: str, required: str) -> Connection:
     else:
         place, given = str(settings.connections), _of_file(settings.connections, name, variable)
     if not isinstance(given, dict) or not all(isinstance(v, str | int | bool) for v in given.values()):
-        # what stands there may be a secret: it is not shown
+        # the value may be a secret: it is not shown
         raise _unknown(name, f"a mapping of names to texts for {name} in {place}", "something else")
     texts = {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in given.items()}
     if not texts.get(required):

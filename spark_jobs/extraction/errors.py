@@ -1,4 +1,4 @@
-"""What can be wrong with a table, a topic, or the way there."""
+"""The errors of reading tables and topics, and of the way there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from spark_jobs.errors import TidemarkError
 
 
 class ConnectionUnknown(TidemarkError):
-    """No connection has the name, or what is said of it can't be used. Fact: `connection`."""
+    """No connection has the name, or its description can't be used. Fact: `connection`."""
 
     code = "connection_unknown"
 
@@ -18,7 +18,7 @@ class OriginUnreachable(TidemarkError):
 
 
 class OriginUnsuitable(TidemarkError):
-    """The table, query or topic is not there, or not as the source file says. Facts: `connection`, `origin`."""
+    """The table, query or topic is missing, or not as the source file describes it. Facts: `connection`, `origin`."""
 
     code = "origin_unsuitable"
 

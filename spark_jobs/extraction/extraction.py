@@ -1,4 +1,4 @@
-"""Read the drops of a run that nobody has read yet, each once."""
+"""Reading the drops of a run that no run has read yet, each once."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PLANS = ".plans"
-"""Folder of a source, hidden, into which plans read."""
+"""Hidden folder of a source, into which plans read."""
 
 
 @dataclass
 class Extraction:
-    """Reading for one run. `plan`: the files are for this process alone, below the folder of plans; the landing
-    directory stays as it is."""
+    """The reading for one run. `plan`: only this process sees the files, which are below the folder of plans; the
+    landing directory stays as it is."""
 
     settings: Settings
     lake: Lake
@@ -49,11 +49,11 @@ class Extraction:
         return self._into.root
 
     def extract(self, drops: Sequence[int], *, landed: Sequence[int], reread: bool) -> set[int]:
-        """Read those of `drops` that were not read yet and have not `landed` (`reread`: all); returns the drops whose
-        files the readings of these drops have written.
+        """Read the drops in `drops` that were not read yet and have not `landed` (`reread`: all of them). Returns the
+        drops whose files the readings of `drops` have written.
 
         Raises:
-            TidemarkError: the table or topic can't be read, or what was read of it is gone.
+            TidemarkError: the table or topic can't be read, or a file of an earlier reading is gone.
         """
         # once in a run, however often its stage is tried
         done = {reading.seq_no for reading in self.readings.all if reading.run_id == self.run_id}
@@ -117,8 +117,8 @@ class Extraction:
         self.readings.all.append(reading)
 
     def _prefix(self, seq_no: int) -> str:
-        """How the paths of a reading's files begin. The first one's say nothing of the order of runs, on which row ids
-        must not depend."""
+        """The beginning of the paths of a reading's files. For a drop's first reading, it does not depend on the order
+        of runs, since row ids must not."""
         folder = self._folder(seq_no)
         again = len(self.readings.of_drop(seq_no))
         return f"{folder}/rows" if not again else f"{folder}/rows-read-again-{again}"
@@ -130,7 +130,7 @@ class Extraction:
         return self._into.has(file.hidden) or self._into.has(file.path) or self._landing.has(file.path)
 
     def _place(self, file: ExtractFile) -> str:
-        """Where a file is read now: in this run it may have no name yet."""
+        """The place from which a file is read now: in this run it may not have its name yet."""
         for path in (file.hidden, file.path):
             if self._into.has(path):
                 return self._into.location(path)
@@ -138,7 +138,7 @@ class Extraction:
 
 
 def forget_plans(settings: Settings, source: Source) -> None:
-    """Remove what plans of a source have read."""
+    """Remove the files that plans of a source have read."""
     if source.extract is not None:
         Folder(str(settings.landing)).remove(_plans(source))
 

@@ -22,11 +22,11 @@ class Folder:
     root: str
 
     def below(self, path: str) -> Folder:
-        """A folder in it as a landing directory of its own."""
+        """A folder in this one, as a landing directory of its own."""
         return Folder(self.location(path))
 
     def location(self, path: str) -> str:
-        """Where a file is read."""
+        """The place from which a file is read: a path or a URI."""
         if not is_remote(self.root):
             return str(local_path(self.root) / path)
         parts = urlsplit(self.root)
@@ -34,7 +34,7 @@ class Folder:
 
     @contextmanager
     def new_file(self, path: str) -> Iterator[IO[bytes]]:
-        """A file to be written; on the disk of this machine it is there for good once the block ends."""
+        """A new file, open for writing; on a local disk it is synced when the block ends."""
         if is_remote(self.root):
             system, place = self._remote(path)
             with reaching(self.root), system.open_output_stream(place) as stream:
@@ -48,7 +48,7 @@ class Folder:
             os.fsync(file.fileno())
 
     def move(self, path: str, to: str) -> bool:
-        """Let a file have another name, over what has it; False if there is no such file."""
+        """Give a file another name, and replace any file of that name; returns false if there is no such file."""
         if is_remote(self.root):
             system, place = self._remote(path)
             with reaching(self.root):
@@ -64,13 +64,13 @@ class Folder:
         return True
 
     def has(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """True if there is such a file."""
         system, place = self._any(path)
         with reaching(self.root):
             return bool(system.get_file_info(place).type == fs.FileType.File)
 
     def hidden(self, folder: str) -> list[str]:
-        """Paths of the files in a folder whose names begin with a dot: those that were being written."""
+        """The paths of the files in a folder whose names begin with a dot: files that were being written."""
         system, place = self._any(folder)
         with reaching(self.root):
             entries = system.get_file_info(fs.FileSelector(place, allow_not_found=True))

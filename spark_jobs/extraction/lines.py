@@ -1,5 +1,6 @@
-"""What workers do with lines of extracts: write them, read them, and leave some out. An extract is a gzip of lines of
-NDJSON. A line that is empty stands for a row that is gone: the lines after it keep their numbers, and their row ids.
+"""Lines of extracts in workers: writing them, reading them, and leaving some out. An extract is a gzip of lines of
+NDJSON. An empty line is in the place of a row that is gone: so the lines after it keep their numbers, and their row
+ids.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from spark_jobs.landing.opened import open_file
 from spark_jobs.sources.extracts import ENDING
 
 LINES_PER_FILE = 1_000_000
-"""A file is one task's when it lands."""
+"""The most lines of a file, since one task lands a whole file."""
 WRITTEN = "path STRING, hidden STRING, rows BIGINT, bytes BIGINT, checksum STRING"
-"""What is said of each file that was written."""
+"""The columns that describe a written file."""
 _WRITTEN = pa.schema(
     [
         ("path", pa.string()),
@@ -52,7 +53,7 @@ class _Counted(io.RawIOBase):
 
 
 class Written:
-    """A file of an extract as it is written: hidden, until a commit says that it counts."""
+    """A file of an extract while it is written: hidden, until a commit makes it count."""
 
     def __init__(self, path: str, raw: IO[bytes], hidden: str) -> None:
         self.path, self.hidden, self.rows, self.lines = path, hidden, 0, 0
@@ -61,19 +62,19 @@ class Written:
         self._packed = gzip.GzipFile("", "wb", 1, self._counted, mtime=0)
 
     def add(self, line: bytes) -> None:
-        """One more row, which has no line end in it."""
+        """Add a row, which must have no line end in it."""
         self._packed.write(line)
         self._packed.write(b"\n")
         self.rows += 1
         self.lines += 1
 
     def skip(self, lines: int) -> None:
-        """Lines without a row."""
+        """Add empty lines, without a row."""
         self._packed.write(b"\n" * lines)
         self.lines += lines
 
     def finish(self) -> pa.RecordBatch:
-        """Say what was written."""
+        """Close the compressed stream; returns the description of the file, with the columns `WRITTEN`."""
         self._packed.close()
         values = [self.path, self.hidden, self.rows, self._counted.bytes, self._counted.digest.hexdigest()]
         return pa.RecordBatch.from_arrays(
@@ -83,7 +84,7 @@ class Written:
 
 @contextmanager
 def writing(folder: Folder, path: str) -> Iterator[Written]:
-    """A file that will be at `path`. Each attempt has a hidden name of its own."""
+    """A context with a file that will be at `path`. Each attempt writes it under a hidden name of its own."""
     parent, _, name = path.rpartition("/")
     hidden = f"{parent}/.{name}.{uuid.uuid4().hex[:16]}"
     with folder.new_file(hidden) as raw:
@@ -93,7 +94,8 @@ def writing(folder: Folder, path: str) -> Iterator[Written]:
 def write_lines(
     batches: Iterable[pa.RecordBatch], *, folder: Folder, prefix: str, most: int = LINES_PER_FILE
 ) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow` over one partition: the texts of the first column as files `<prefix>-00000…`."""
+    """For `mapInArrow` over one partition: write the texts of the first column to files `<prefix>-00000…`, and describe
+    them."""
     texts = (text for batch in batches for text in batch.column(0).to_pylist())
     number, text = 0, next(texts, None)
     while text is not None:
@@ -107,7 +109,7 @@ def write_lines(
 
 
 def read_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow`: the rows of the files in the columns `path` and `location`."""
+    """For `mapInArrow`: the rows of the files in the columns `path` and `location`, without empty lines."""
     schema = pa.schema([("path", pa.string()), ("line", pa.int64()), ("text", pa.string())])
     for batch in batches:
         for path, location in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
@@ -131,7 +133,8 @@ def read_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def leave_out(batches: Iterable[pa.RecordBatch], *, folder: Folder) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow`: the files in the columns `path` and `location` anew, the lines in `lines` empty."""
+    """For `mapInArrow`: rewrite the files in the columns `path` and `location` with the lines in `lines` emptied, and
+    describe them."""
     for batch in batches:
         for path, location, gone in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             going = set(gone)

@@ -1,4 +1,5 @@
-"""A message of a topic as one line of NDJSON. What is no record becomes a line that is none: it lands in quarantine."""
+"""A message of a topic as one line of NDJSON. A value that is no record becomes a line that is none: it lands in
+quarantine."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ class Message:
 
 @dataclass(frozen=True)
 class LineMaker:
-    """How messages become lines. `header`: the columns of CSV, none for JSON. `metadata`: what is added to a record.
-    `skips_tombstones`: a message without a value has no line."""
+    """The way in which messages become lines. `header`: the columns of CSV, none for JSON. `metadata`: the parts of a
+    message that are added to a record. `skips_tombstones`: true if a message without a value has no line."""
 
     header: tuple[str, ...] = ()
     delimiter: str = ","
@@ -35,12 +36,12 @@ class LineMaker:
     skips_tombstones: bool = False
 
     def line(self, message: Message) -> bytes | None:
-        """The message's line, without its end; None: it has none."""
+        """The message's line, without its end; None if it has none."""
         value = message.value
         if value is None:
             return None if self.skips_tombstones else b"null"
         if not value.strip(_BLANK):
-            # a line of blanks would be no record, and nobody would hear of it
+            # a line of blanks would be skipped without a reject
             return _no_record(value)
         if self.header:
             return self._of_csv(value, message)
@@ -74,12 +75,12 @@ class LineMaker:
 
 
 def _no_record(value: bytes) -> bytes:
-    """A line that shows the value, and is a text where an object should be."""
+    """A line with the value as a JSON text, where an object should be: so it is rejected."""
     return json.dumps(value.decode("utf-8", "backslashreplace"), ensure_ascii=False).encode()
 
 
 def _text(value: bytes | None) -> str | None:
-    """A text as it is; other bytes in Base64."""
+    """Bytes as text if they are UTF-8, else in Base64."""
     if value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What has been read for which drop, by `bronze.extracts`, and the files that came of it."""
+"""The readings of each drop, as `bronze.extracts` has them, and the files that they wrote."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_jobs.storage.lake import Lake
 
 @dataclass(frozen=True, slots=True)
 class ExtractFile:
-    """A file of an extract: its path, the name under which it was written, and what it had then."""
+    """A file of an extract: its path, the name under which it was written, and its content at that time."""
 
     path: str
     seq_no: int
@@ -32,9 +32,10 @@ class ExtractFile:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One reading for one drop. `range`: what was read, see the kind. `rows` and `gone`: those that it brought, and
-    those that left files of earlier readings. `files`: those that it wrote, also such of other drops. `run_id`:
-    of one that is committed."""
+    """One reading for one drop. `range`: the part of the origin that was read; its form depends on the kind of origin.
+    `rows` and `gone`: the number of rows that it brought, and of those that it removed from files of earlier readings.
+    `files`: the files that it wrote, including those of other drops. `run_id`: the run of a committed reading, else
+    None."""
 
     seq_no: int
     number: int
@@ -46,7 +47,7 @@ class Reading:
     run_id: str | None = None
 
     def row(self, source: Source, run_id: str) -> dict[str, Any]:
-        """As `bronze.extracts` has it."""
+        """The row of `bronze.extracts` for this reading."""
         names = ExtractFile.__slots__
         return {
             "source": source.name,
@@ -63,7 +64,7 @@ class Reading:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Reading:
-        """What `row` gave."""
+        """The reading in a row of `bronze.extracts`, as `row` makes it."""
         files = tuple(ExtractFile(**file) for file in json.loads(row["files"]))
         values = {name: row[name] for name in ("seq_no", "number", "origin", "rows", "gone", "run_id")}
         return cls(range=json.loads(row["range"]), files=files, **values)
@@ -71,14 +72,15 @@ class Reading:
 
 @dataclass
 class Readings:
-    """All readings of a source, oldest first; `committed` of them stand, the others are of this run."""
+    """All readings of a source, oldest first. The first `committed` of them are committed, the others are of this
+    run."""
 
     all: list[Reading]
     committed: int = field(default=0)
 
     @classmethod
     def load(cls, lake: Lake, source: Source) -> Readings:
-        """Those that are committed."""
+        """The committed readings of a source."""
         rows = lake.records(EXTRACTS, pc.field("source") == source.name)
         readings = sorted((Reading.of_row(row) for row in rows), key=lambda reading: reading.number)
         return cls(readings, len(readings))
@@ -99,35 +101,36 @@ class Readings:
         return [reading for reading in self.all if reading.seq_no == seq_no]
 
     def files(self, drops: Iterable[int] | None = None) -> list[ExtractFile]:
-        """The files of these drops (None: all) as they are now."""
+        """The present files of these drops (None: all), each as its newest reading has it; files without rows are left
+        out."""
         wanted = None if drops is None else set(drops)
         newest = {file.path: file for reading in self.all for file in reading.files}
         return [file for file in newest.values() if file.rows and (wanted is None or file.seq_no in wanted)]
 
     def commit(self, lake: Lake, source: Source, fence: Fence, run_id: str) -> None:
-        """Let the readings of this run count, all of them at once."""
+        """Make the readings of this run count, all of them in one commit."""
         if new := self.all[self.committed :]:
             lake.record(EXTRACTS, [reading.row(source, run_id) for reading in new], fence)
             self.committed = len(self.all)
 
 
 def without_rows(lost: Iterable[ExtractFile]) -> tuple[ExtractFile, ...]:
-    """What is said of files that are lost and whose drops are read anew."""
+    """The entries of files that are lost and whose drops are read anew: they have no rows."""
     return tuple(replace(file, rows=0, bytes=0, checksum="") for file in lost)
 
 
 def reveal(readings: Sequence[Reading], folder: Folder) -> None:
-    """Give the files of committed readings their names; those that have them already keep them."""
+    """Give the files of committed readings their names; files that have them already keep them."""
     for reading in readings:
         for file in reading.files:
             folder.move(file.hidden, file.path)
 
 
 def check_there(files: Iterable[ExtractFile], folder: Folder, source: Source) -> None:
-    """Refuse to land a drop some of whose files are gone.
+    """Refuse to land a drop if some of its files are gone.
 
     Raises:
-        ExtractLost: one is.
+        ExtractLost: a file is gone.
     """
     for file in files:
         if not folder.has(file.path):
@@ -144,7 +147,7 @@ def check_there(files: Iterable[ExtractFile], folder: Folder, source: Source) ->
 
 
 def sweep(readings: Readings, drops: Iterable[int], folder: Folder, source: Source) -> None:
-    """Remove what attempts that were given up left in the folders of these drops, and plans."""
+    """Remove the hidden files in the folders of these drops that no reading names: given-up attempts left them."""
     standing = {file.hidden for reading in readings.all for file in reading.files}
     for seq_no in drops:
         of_drop = source.drops.path(source.path, seq_no).rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""Tables and queries by JDBC: which rows are a drop's, and how a row becomes a line."""
+"""Tables and queries by JDBC: which rows belong to a drop, and how a row becomes a line."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _FORMATS = {
 }
 _SECONDS_TO_CONNECT = "20"
 _UNREACHABLE = "FAILED_JDBC.CONNECTION"
-"""How Spark says that there was no connection; of the driver's words it keeps none."""
+"""Spark's error condition for a failed connection; it does not include the driver's own message."""
 _NO_DRIVER = ("ClassNotFoundException", "No suitable driver")
 
 
 @dataclass(frozen=True)
 class Table:
-    """What a source reads of a database."""
+    """The table or query of a database that a source reads."""
 
     spark: SparkSession
     source: Source
@@ -50,11 +50,11 @@ class Table:
 
     @cached_property
     def frame(self) -> DataFrame:
-        """The rows, none of them read yet.
+        """The rows of the table, as a frame; none of them is read yet.
 
         Raises:
             OriginUnreachable: the database does not answer, or refuses the user.
-            OriginUnsuitable: there is no such table, or columns of the source file are not in it.
+            OriginUnsuitable: there is no such table, or it lacks columns of the source file.
         """
         options = {"loginTimeout": _SECONDS_TO_CONNECT, "connectTimeout": _SECONDS_TO_CONNECT, "fetchsize": "10000"}
         place = self.landing.table or f"({self.landing.query}) rows_of_query"
@@ -71,7 +71,8 @@ class Table:
         return frame
 
     def rows(self, seq_no: int, readings: Readings, *, reread: bool) -> tuple[dict[str, Any], DataFrame | None]:
-        """What a drop is read as: its range, and its rows as lines in the column `text`; None where there can't be any.
+        """The range that is read for a drop, and its rows as lines in the column `text`; None instead of the rows if
+        there can't be any.
 
         The range: `{"snapshot": true}`; `{"from": time, "until": time}`, from `from` and before `until`; or
         `{"after": id, "through": id}`.
@@ -101,7 +102,7 @@ class Table:
         raise self._unsuitable(f"{column} of times or integers, as it is `increasing`", kind.simpleString())
 
     def compared(self, seq_no: int, readings: Readings) -> list[ExtractFile]:
-        """The files whose rows are no news to a drop: its own, and those of drops that may have read the same."""
+        """The files whose rows are not new to a drop: its own, and those of drops that may have read the same rows."""
         if self.landing.snapshot:
             return readings.files()
         overlap = self.landing.overlap or {}
@@ -114,14 +115,14 @@ class Table:
         return readings.files(drops)
 
     def leaves(self, seq_no: int, readings: Readings, *, reread: bool) -> list[ExtractFile]:
-        """The files whose rows go when they are not there any more."""
+        """The files from which rows are removed once they are no longer in the table."""
         if self.landing.snapshot:
             return readings.files()
         return readings.files([seq_no]) if reread else []
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Name what is wrong when the database, or the way there, fails."""
+        """A context that turns a failure of the database, or of the way there, into an error that names it."""
         with self.connection.scrubbing(self._refusal):
             yield
 
@@ -183,7 +184,7 @@ class Table:
 
 
 def _message(text: str) -> str:
-    """What the driver, Spark or a worker said last, out of the text of a failure with its stacks."""
+    """The last message of the driver, Spark or a worker, in the text of a failure with its stacks."""
     said = text.partition("\n\tat ")[0].strip()
     if "Traceback (most recent call last)" in said:
         return said.splitlines()[-1][:300]
@@ -214,5 +215,5 @@ def _bound(time: str, kind: Any) -> Column:
         return F.to_timestamp_ntz(F.lit(time))
     if isinstance(kind, TimestampType):
         return F.lit(at.replace(tzinfo=UTC))
-    # a date is at midnight: of several drops of a day the one that has its midnight has it
+    # a date counts as its midnight: of several drops of a day, the one with the midnight has it
     return F.lit((at + timedelta(days=1) - timedelta(microseconds=1)).date())

@@ -1,6 +1,6 @@
-"""Topics of Kafka: which offsets are a drop's, and how its messages become files.
+"""Topics of Kafka: which offsets belong to a drop, and how its messages become files.
 
-A file has messages of one partition, and its line n the message `first + n - 1`: offsets that have no message (they
+A file has messages of one partition, and its line n has the message `first + n - 1`. Offsets without a message (they
 were compacted away, or mark transactions) are empty lines. So an offset has the same row id whoever reads it.
 """
 
@@ -33,13 +33,13 @@ Ranges = dict[int, tuple[int, int]]
 _FUNCTION = "tidemark_topic_offsets"
 _ANSWER_MS = "20000"
 _WIDEST_GAP = 100_000
-"""Offsets without a message that are empty lines; after more of them a file ends."""
+"""The most consecutive offsets without a message that become empty lines; after a wider gap a new file begins."""
 _DEFAULTS = {
     "isolation.level": "read_committed",
     "allow.auto.create.topics": "false",
 }
 _FOR_OFFSETS = {
-    # mostly the one message that Kafka's index by time points to
+    # usually just the one message to which Kafka's index by time points
     "max.partition.fetch.bytes": "65536",
     "default.api.timeout.ms": _ANSWER_MS,
     "request.timeout.ms": _ANSWER_MS,
@@ -50,7 +50,8 @@ _NOT_THERE = ("UnknownTopicOrPartitionException", "InvalidTopicException")
 
 @dataclass
 class Topic:
-    """What a source reads of Kafka. `drops`: those that the run reads, whose times are asked for at once."""
+    """The topic of Kafka that a source reads. `drops`: the drops that the run reads; the offsets of all their times are
+    fetched at once."""
 
     spark: SparkSession
     source: Source
@@ -65,15 +66,15 @@ class Topic:
         return f"topic {self.landing.topic}"
 
     def ranges(self, seq_no: int, readings: Readings, *, reread: bool) -> Ranges:
-        """The offsets of a drop: from where the drop before it ended to the first message at or after its `hi`.
+        """The offsets of a drop: from the end of the drop before it to the first message at or after its `hi`.
 
-        Where the drop before it was never read, it begins with the first message at or after its `lo`, so that those in
-        between stay that drop's; and it never goes beyond where a later drop began.
+        If the drop before it was never read, it begins with the first message at or after its `lo`, so that the
+        messages in between stay that drop's. It never extends beyond the beginning of a later drop.
 
         Raises:
             OriginUnreachable: Kafka does not answer.
             OriginUnsuitable: there is no such topic.
-            OffsetsLost: messages that were not read yet are not there any more.
+            OffsetsLost: messages that were not read yet are gone.
         """
         own = [r for r in readings.of_drop(seq_no) if r.range]
         if reread and own:
@@ -93,7 +94,8 @@ class Topic:
         return self._without_lost(ranges, again=False)
 
     def write(self, ranges: Ranges, folder: Folder, prefix: str) -> DataFrame:
-        """Read these offsets into files `<prefix>/topic-<topic>-<partition>-<first offset>`; what is said of each."""
+        """Read these offsets into files `<prefix>/topic-<topic>-<partition>-<first offset>`; the frame has a row for
+        each file."""
         topic = self.landing.topic
         first, past = ({str(p): bounds[i] for p, bounds in ranges.items()} for i in (0, 1))
         options = {f"kafka.{name}": value for name, value in _DEFAULTS.items()} | {
@@ -123,7 +125,7 @@ class Topic:
         )
 
     def refusal(self, text: str) -> Exception:
-        """What is wrong, out of what Spark says."""
+        """The error that describes a failure, made of Spark's message."""
         low = text.lower()
         if (
             "data source: kafka" in low
@@ -139,7 +141,8 @@ class Topic:
         return self._unreachable(" ".join(text.split())[:300])
 
     def _offsets(self) -> dict[int, dict[str, Any]]:
-        """What Kafka says of each partition now: `first`, `next`, and `at` the ends of the drops."""
+        """The present offsets of each partition, as Kafka has them: `first`, `next`, and those `at` the starts and ends
+        of the drops."""
         if self._partitions:
             return self._partitions
         times = sorted({us // 1000 + (us % 1000 > 0) for n in self.drops for us in self.source.drops.interval(n)})
@@ -168,11 +171,11 @@ class Topic:
 
     @staticmethod
     def _at(offsets: Mapping[str, Any], time_us: int) -> int:
-        """The first offset at or after a time: the next one that will be, if there is none yet."""
+        """The first offset at or after a time; the next one that will be written, if there is none yet."""
         return int(offsets["at"].get(str(time_us // 1000 + (time_us % 1000 > 0)), offsets["next"]))
 
     def _without_lost(self, ranges: Ranges, *, again: bool) -> Ranges:
-        """The ranges without what Kafka has removed, where the source file lets that go."""
+        """The ranges without offsets that Kafka has removed, if the source file lets them be skipped."""
         offsets = self._offsets()
         there = {p: (offsets[p]["first"], offsets[p]["next"]) if p in offsets else (0, 0) for p in ranges}
         lost = {
@@ -243,7 +246,8 @@ def write_messages(
     maker: LineMaker,
     most: int = LINES_PER_FILE,
 ) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow` over Kafka's partitions, each in the order of its offsets: files of their messages."""
+    """For `mapInArrow` over Kafka's partitions, each in the order of its offsets: write files of their messages, and
+    describe them."""
     messages = (message for batch in batches for message in _messages(batch))
     message = next(messages, None)
     at: dict[int, int] = {}

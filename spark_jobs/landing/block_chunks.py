@@ -1,5 +1,5 @@
 """From blocks to files of chunks: a worker takes the blocks of a bucket in row-id order, so that no sort of all rows is
-needed, and holds some of the rows at a time."""
+needed. It has only some of the rows in memory at a time."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.written_files import Destination, WrittenFile, as_plain
 
 HELD_ROWS, HELD_BYTES = 1 << 19, 1 << 27
-"""Rows, and their bytes, that a worker holds while it makes chunks, whichever it reaches first: so many rows of ten
-columns have some 100 MB. An entity's chunks of one drop are cut here at the latest."""
+"""The most rows, and their bytes, that a worker has in memory while it makes chunks, whichever it reaches first: so
+many rows of ten columns have some 100 MB. An entity's chunks of one drop are cut here at the latest."""
 Payload = tuple[int, int, pa.Scalar]
-"""Bucket, drop, and the rows of a block as they are encoded."""
+"""Bucket, drop, and the encoded rows of a block."""
 
 
 def payloads(batches: Iterable[pa.RecordBatch]) -> Iterator[Payload]:
@@ -36,15 +36,15 @@ def payloads(batches: Iterable[pa.RecordBatch]) -> Iterator[Payload]:
 
 
 def write_chunks(batches: Iterable[pa.RecordBatch], *, chunker: BlockChunker) -> Iterator[pa.RecordBatch]:
-    """The files of the blocks' chunks, as JSON in a column `files`."""
+    """Write the chunks of the blocks, and give the files as JSON in a column `files`."""
     for files in chunker(payloads(batches)):
         yield pa.record_batch({"files": pa.array([json.dumps(as_plain(files))])})
 
 
 @dataclass(frozen=True)
 class BlockChunker:
-    """Blocks by bucket, drop and row id, to files of chunks: each in the order of entities, drops and row ids, of one
-    bucket, and of no more rows than are held."""
+    """Makes files of chunks from blocks, which come by bucket, drop and row id. Each file is in the order of entities,
+    drops and row ids. It is of one bucket, and of about `HELD_ROWS` rows or `HELD_BYTES` bytes at most."""
 
     source: Source
     landing: int
@@ -52,7 +52,7 @@ class BlockChunker:
     to: Destination
 
     def __call__(self, payloads: Iterator[Payload]) -> Iterator[list[WrittenFile]]:
-        """The files of some blocks at a time."""
+        """Write the chunks, and give the files of some blocks at a time."""
         for _, of_bucket in groupby(payloads, key=itemgetter(0)):
             chunks: list[pa.Table] = []
             n_rows = n_bytes = 0
@@ -90,7 +90,7 @@ class BlockChunker:
 
 
 def _rows_at_once(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of several tables together, until there are `HELD_ROWS` of them, or `HELD_BYTES`."""
+    """The rows of several tables in one, as soon as there are `HELD_ROWS` rows or `HELD_BYTES` bytes."""
     parts: list[pa.Table] = []
     for table in tables:
         parts.append(table)

@@ -1,10 +1,10 @@
-"""Landed rows travel as blocks: the rows of one file that fall into one bucket of entities, encoded once in the worker
-that reads them and decoded in the worker that makes chunks.
+"""Blocks of landed rows: the rows of one file that fall into one bucket of entities. A block is encoded once in the
+worker that reads the rows, and decoded in the worker that makes chunks.
 
-Spark moves, caches and sorts whole blocks; it never takes a row apart. A block holds rows in row-id order, and blocks
-of a bucket come in row-id order, so that no sort of rows is needed either: a worker holds up to `HELD_ROWS` of them, or
-`HELD_BYTES`, brings each entity's together, and cuts chunks. A worker's memory is bounded by that, whatever the drop's
-size and however wide its rows are.
+Spark moves, caches and sorts whole blocks; it never takes a row apart. A block has its rows in row-id order, and blocks
+of a bucket come in row-id order, so that no sort of rows is needed either. A worker collects up to `HELD_ROWS` of them,
+or `HELD_BYTES`, brings each entity's together, and cuts chunks. This bounds a worker's memory, whatever the drop's size
+and however wide its rows are.
 """
 
 from __future__ import annotations
@@ -41,22 +41,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HASHED_BYTES = 1 << 30
-"""Bytes of files whose rows' hashes are held at once where a landing begins: 8 bytes a row."""
+"""Bytes of files for one range of hashes. A landing has the hashes of one range in memory at a time, 8 bytes for each
+row."""
 BUCKET_BYTES = 64 << 20
-"""Bytes of files that a bucket takes: a task each, and a file of chunks each."""
+"""Bytes of files for one bucket, which makes one task and one file of chunks."""
 MOST_BUCKETS = 256
 SAMPLED_FILES = 4
-"""Files whose first rows tell how entities are shared out to buckets."""
+"""The number of files whose first rows decide how entities are distributed to buckets."""
 
 BYTES_HERE = 64 << 20
-"""Bytes of files that the process which lands them reads itself; a Spark job takes longer to begin."""
+"""The most bytes of files that the landing process reads itself; a Spark job takes longer to begin."""
 
 
 FILE, REJECT, BLOCK = "file", "reject", "block"
 COUNTS = ("rows", "rejects", "whole", "lines", "entities")
-"""What is counted of each file."""
+"""The counts of each file."""
 RECORDS = "coalesce(records, 1)"
-"""SQL: how many rejected records a row stands for."""
+"""SQL: the number of rejected records that a row represents."""
 _DRIFT_RULES = sorted(DRIFT_RULES)
 IDENTITY = "row_id BIGINT, delta_id STRING"
 _SCHEMA = pa.schema(
@@ -93,12 +94,12 @@ _IPC = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True)
 class Blocks:
-    """What files hold, read once and kept until `forget`.
+    """The rows and rejects of files, read once and kept until `forget`.
 
-    What is kept are rows of three kinds, see `_SCHEMA`: a block of good rows; a rejected record; and for each file how
-    many of both there are, how often it was rejected whole, the line of its last record, and about how many entities it
-    has. `buckets` is the number of ranges of entities, `hash_ranges` that of hashes. Of small files this process keeps
-    them (`here`), else Spark does (`cached`).
+    Three kinds of rows are kept, see `_SCHEMA`: a block of good rows, a rejected record, and the counts of a file.
+    These are the numbers of its rows and rejects, how often it was rejected whole, the line of its last record, and
+    about how many entities it has. `buckets` is the number of ranges of entities, `hash_ranges` that of hashes. This
+    process keeps the rows of small files (`here`), Spark those of larger ones (`cached`).
     """
 
     spark: SparkSession
@@ -111,7 +112,7 @@ class Blocks:
     def of(
         cls, spark: SparkSession, source: Source, files: list[LandingFile], erased: Erasures | None = None
     ) -> Blocks:
-        """Of these files."""
+        """Read these files; nothing is kept of the `erased` entities."""
         spec, form = record_spec(source, erased), source.landing.form
         bounds = _bounds(files, form, spec)
         hash_ranges = 1 + sum(file.size for file in files) // HASHED_BYTES
@@ -125,17 +126,17 @@ class Blocks:
         return cls(spark, len(bounds) + 1, hash_ranges, cached=blocks)
 
     def forget(self) -> None:
-        """Let Spark forget them."""
+        """Release the rows from Spark's cache, if they are there."""
         if self.cached is not None:
             self.cached.unpersist()
 
     @property
     def read(self) -> DataFrame:
-        """What is kept, for Spark."""
+        """The kept rows as a Spark frame."""
         return self.spark.createDataFrame(self.here) if self.cached is None else self.cached
 
     def counts(self) -> tuple[dict[str, dict[str, int]], Hashes]:
-        """Per path the `COUNTS` of a file, and the hashes of delta_ids in the first range: one job at most."""
+        """The `COUNTS` of each file by its path, and the hashes of delta_ids in the first range: one job at most."""
         if self.here is not None:
             rows = self.here.filter(pc.equal(self.here["kind"], FILE))
             hashes = self.hashes(0)
@@ -147,7 +148,7 @@ class Blocks:
         return {file.pop("file"): file for file in files}, hashes
 
     def hashes(self, number: int) -> Hashes:
-        """The hashes of delta_ids in a range, ascending; those of the first come with `counts`."""
+        """The hashes of delta_ids in a range, ascending; `counts` gives those of the first range, too."""
         if self.here is not None:
             return _gathered(pc.list_element(self.here["hashes"].drop_null(), number))
         return _gathered(self._blocks.select(F.col("hashes")[number].alias("hashes")).toArrow()["hashes"])
@@ -160,7 +161,7 @@ class Blocks:
         return self.read.where(F.col("kind") == REJECT)
 
     def drifts(self) -> list[Drift]:
-        """The rejects about other columns than the declared ones, by rule and reason."""
+        """The rejects due to other columns than the declared ones, by rule and reason."""
         if self.here is None:
             return drifts(self.rejects)
         rows = self.here.filter(pc.equal(self.here["kind"], REJECT))
@@ -183,17 +184,18 @@ class Blocks:
         return payloads(blocks.to_batches())
 
     def rows(self, source: Source) -> DataFrame:
-        """The good rows, with the columns that `reader.read_files` gives but those of rejects."""
+        """The good rows, with the columns of `reader.read_files` except those of rejects."""
         left_out = {*_NOT_IN_BLOCKS} - {"seq_no", "file", "line"}
         schema = pa.schema([f for f in output_schema(record_spec(source)) if f.name not in left_out])
         return self._blocks.mapInArrow(partial(_rows, schema=schema), schema_ddl(schema))
 
     def identities(self, wanted: BloomFilter) -> DataFrame:
-        """`row_id` and `delta_id` of the good rows whose delta_ids pass the filter, of a source that declares them."""
+        """`row_id` and `delta_id` of the good rows whose delta_ids pass the filter; the source must declare
+        delta_ids."""
         return self._blocks.select("payload").mapInArrow(partial(_identities, wanted=wanted), IDENTITY)
 
     def write_chunks(self, source: Source, landing: int, hidden: Ints, to: Destination) -> list[WrittenFile]:
-        """Write the source's chunks, of the good rows but those with the ids `hidden`."""
+        """Write the source's chunks, of all good rows except those with the ids `hidden`; returns the files."""
         chunker = BlockChunker(source, landing, hidden, to)
         if self.cached is None:
             return [file for files in chunker(self._blocks_here) for file in files]
@@ -205,14 +207,14 @@ class Blocks:
 
 
 def drifts(records: DataFrame) -> list[Drift]:
-    """The rejects among `records` about other columns than the declared ones, by rule and reason."""
+    """The rejects among `records` that are due to other columns than the declared ones, by rule and reason."""
     rejects = records.where(F.col("rule").isin(*_DRIFT_RULES)).groupBy("rule", "reason")
     return [Drift(*row) for row in rejects.agg(F.sum(F.expr(RECORDS)), F.min("file")).collect()]
 
 
 def _bounds(files: list[LandingFile], form: Format, spec: RecordSpec) -> list[bytes]:
-    """Entities at which buckets begin, but for the first: each is a range of entities, so that a file of chunks is, and
-    a query of an entity reads one of them."""
+    """The first entity of each bucket but the first bucket. Each bucket is a range of entities, and so is a file of
+    chunks, so that a query of an entity reads one of them."""
     buckets = min(1 + sum(file.size for file in files) // BUCKET_BYTES, MOST_BUCKETS)
     if buckets == 1:
         return []
@@ -267,7 +269,7 @@ def _read_one(
 def _encoded(
     held: list[pa.RecordBatch], bounds: list[bytes], hash_ranges: int, same: dict[str, Any]
 ) -> tuple[list[pa.RecordBatch], int]:
-    """Blocks of these rows, and how many entities they have."""
+    """Blocks of these rows, and the number of their entities."""
     if not sum(part.num_rows for part in held):
         return [], 0
     rows = pa.Table.from_batches(held).combine_chunks()

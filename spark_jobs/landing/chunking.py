@@ -1,4 +1,4 @@
-"""Landed rows as dense chunks: Spark brings each entity's rows of a drop together in row-id order, the kernel cuts
+"""Landed rows as dense chunks: Spark brings each entity's rows of a drop together in row-id order, and the kernel cuts
 them."""
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TOGETHER = ("seq_no", "diff")
-"""What the rows of a chunk have in common besides their entity: a chunk's age ends with its drop, and its rows came or
-went together."""
+"""The columns in which the rows of a chunk agree, besides their entity: a chunk's age ends with its drop, and its rows
+came or went together."""
 
 
 def as_chunks(rows: DataFrame, source: Source, landing: int) -> DataFrame:
-    """Rows (columns of `tables.row_columns`, and `diff`) to rows of the source's chunk table. One shuffle; memory is a
-    batch and a flush."""
+    """The rows (columns of `tables.row_columns`, and `diff`) as rows of the source's chunk table. It takes one shuffle,
+    and the memory of a batch and a flush."""
     ordered = rows.repartition("seq_no", "entity").sortWithinPartitions(*TOGETHER, "entity", "row_id")
     return ordered.mapInArrow(_Chunker(source, landing), chunks(source).schema())
 
 
 @dataclass(frozen=True)
 class _Chunker:
-    """What runs in the Python workers."""
+    """The function that runs in the Python workers: rows, grouped by `TOGETHER`, to chunks."""
 
     source: Source
     landing: int
@@ -49,7 +49,8 @@ class _Chunker:
 
 
 def chunk_limits(source: Source) -> BatcherConfig:
-    """Where the source's file has rows cut into chunks: no row is left out, and large sorted chunks stay sorted."""
+    """The limits at which the source's file has rows cut into chunks: no row is left out, and large sorted chunks stay
+    sorted."""
     return BatcherConfig(
         flush_num_rows=source.chunks.rows,
         flush_num_bytes=source.chunks.max_bytes,
@@ -60,7 +61,7 @@ def chunk_limits(source: Source) -> BatcherConfig:
 
 
 def row_layout(source: Source) -> ChunkLayout:
-    """The columns of a row as the chunk kernel takes them."""
+    """The columns of a row in the form that the chunk kernel takes."""
     return ChunkLayout(
         entity="entity",
         row_id="row_id",
@@ -70,7 +71,7 @@ def row_layout(source: Source) -> ChunkLayout:
 
 
 def named_chunks(source: Source, made: pa.Table, *, seq_no: int, diff: int, landing: int) -> pa.Table:
-    """Chunks of one drop and diff, as the kernel makes them of `row_layout`, with the columns of the chunk table."""
+    """The chunks of one drop and diff, which the kernel made by `row_layout`, with the columns of the chunk table."""
     same = {"seq_no": seq_no, "diff": diff, "landing": landing}
     columns = {name: pa.repeat(pa.scalar(value, pa.int64()), made.num_rows) for name, value in same.items()}
     columns["landings"] = pa.nulls(made.num_rows, pa.list_(pa.int64()))
@@ -78,8 +79,9 @@ def named_chunks(source: Source, made: pa.Table, *, seq_no: int, diff: int, land
 
 
 def merged_chunks(source: Source, made: pa.Table, *, diff: int, landing: int, writer: str) -> pa.Table:
-    """Chunks of rows of several drops and landings up to `landing`, as the kernel makes them of `row_layout` and the
-    component `landing`, with the columns of the chunk table. `writer` tells them apart from other chunks of these rows.
+    """The chunks of rows of several drops and landings up to `landing`, with the columns of the chunk table. The kernel
+    made them by `row_layout` and the component `landing`. `writer` makes their ids differ from those of other chunks of
+    these rows.
     """
     landings = made.column("data_landing").combine_chunks()
     ends = np.cumsum(pc.list_value_length(landings).to_numpy())
@@ -95,7 +97,7 @@ def merged_chunks(source: Source, made: pa.Table, *, diff: int, landing: int, wr
 
 
 def _table_columns(source: Source, made: pa.Table, columns: dict[str, pa.Array], writer: str) -> pa.Table:
-    """The columns of the chunk table: those given, and what the kernel made."""
+    """The columns of the chunk table: those in `columns`, and those that the kernel made."""
     first = pc.cast(pc.list_element(made.column("row_ids"), 0), pa.string())
     columns = {
         **columns,
@@ -118,7 +120,7 @@ def _table_columns(source: Source, made: pa.Table, columns: dict[str, pa.Array],
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in parts whose rows are equal in `TOGETHER`."""
+    """The parts of the batch whose rows are equal in `TOGETHER`."""
     changes = [np.flatnonzero(np.diff(batch.column(name).to_numpy())) + 1 for name in TOGETHER]
     cuts = [0, *np.unique(np.concatenate(changes)).tolist(), batch.num_rows]
     for start, stop in pairwise(cuts):

@@ -1,5 +1,5 @@
-"""Of all readable rows with one delta_id one counts, and the others are duplicates: the one with the least row_id; or,
-with `duplicates: last`, the one with the greatest sequence and, of those, the greatest row_id."""
+"""Duplicates: of all readable rows with one delta_id, one counts, and the others are duplicates. It is the one with the
+least row_id. With `duplicates: last` it is the one with the greatest sequence and, of those, the greatest row_id."""
 
 from __future__ import annotations
 
@@ -23,23 +23,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Contest:
-    """The delta_ids that several rows carry, of rows that are new and of rows that count already.
+    """The delta_ids that several rows carry, among new rows and rows that count already.
 
-    `ids`: `delta_id`, `least_new` (row id of the first new row), `standing` (row id that counts now, or null) and
+    `ids`: `delta_id`, `least_new` (least row id of the new rows), `standing` (row id that counts now, or null) and
     `least`, the least of both.
     """
 
     ids: DataFrame
 
     def totals(self) -> tuple[int, int]:
-        """How many there are, and of how many a new row goes before the standing one."""
+        """The number of contested delta_ids, and the number of those in which a new row goes before the standing
+        one."""
         goes_before = F.count_if(F.col("least_new") < F.col("standing"))
         total = self.ids.agg(F.count(F.lit(1)).alias("n"), goes_before.alias("displacing")).collect()[0]
         return total.n, total.displacing
 
 
 def contest(lake: Lake, source: Source, blocks: Blocks, suspected: Hashes) -> Contest:
-    """Compare the rows with delta_ids of these hashes: the new ones with each other and with those that count."""
+    """Compare the rows whose delta_ids have the hashes `suspected`: the new rows with each other and with those that
+    count."""
     wanted = BloomFilter.of(suspected)
     # brought together once, told apart twice: by row, then by delta_id
     new = blocks.identities(wanted).withColumns({"is_new": F.lit(True), **_absent("diff", "landing")})
@@ -58,15 +60,15 @@ def _absent(*columns: str) -> dict[str, Column]:
 
 
 def counted_row(new: DataFrame, contested: DataFrame) -> DataFrame:
-    """New rows with `counted_row_id`: the row that stands for them, null where they count themselves."""
+    """New rows with `counted_row_id`: the row that counts in their place, null for rows that count themselves."""
     least = contested.select("delta_id", "least")
     stands_for = F.when(F.col("least") != F.col("row_id"), F.col("least"))
     return new.join(least, "delta_id", "left").withColumn("counted_row_id", stands_for).drop("least")
 
 
 def with_conflict(lake: Lake, source: Source, duplicates: DataFrame, new: DataFrame) -> DataFrame:
-    """Rows with a `counted_row_id`, and `conflict`: whether they differ in a value from the row that counts, which is
-    one of `new` or stands already."""
+    """The duplicates with a column `conflict`: true if a row differs in a value from the row that counts. That row is
+    one of `new`, or stands already."""
     wanted = duplicates.select(F.col("counted_row_id").alias("row_id")).distinct()
     counting = new.join(wanted, "row_id", "left_semi").select("row_id", _values(source).alias("theirs"))
     stood = standing_rows(lake, source).join(wanted, "row_id", "left_semi")
@@ -77,8 +79,8 @@ def with_conflict(lake: Lake, source: Source, duplicates: DataFrame, new: DataFr
 
 
 def resolved(source: Source, rows: DataFrame) -> DataFrame:
-    """All rows that are there under their delta_ids, with `counted_row_id` and `conflict`, both null in those that
-    count."""
+    """All given rows, with `counted_row_id` and `conflict`. Both are null in the rows that count among those with their
+    delta_id."""
     if source.delta_id is None:
         nothing = {"counted_row_id": F.lit(None).cast("bigint"), "conflict": F.lit(None).cast("boolean")}
         return rows.withColumns(nothing)
@@ -92,7 +94,8 @@ def resolved(source: Source, rows: DataFrame) -> DataFrame:
 
 
 def _counting_first(source: Source) -> list[Column]:
-    """The order of rows with one delta_id, the one that counts first. Texts compare byte by byte, as in `sequences`."""
+    """The order of rows with one delta_id, in which the first one counts. Texts compare byte by byte, as in
+    `sequences`."""
     if source.duplicates == "first":
         return [F.col("row_id").asc()]
     return [F.col(f"{COLUMN_PREFIX}{column}").desc_nulls_last() for column in source.sequence] + [
@@ -101,7 +104,7 @@ def _counting_first(source: Source) -> list[Column]:
 
 
 def as_duplicates(source: Source, rows: DataFrame) -> DataFrame:
-    """Rows with `file`, `line`, `counted_row_id` and `conflict` as `standing.DUPLICATE` has them."""
+    """Rows with `file`, `line`, `counted_row_id` and `conflict`, in the columns of `standing.DUPLICATE`."""
     return rows.withColumn("row", as_json(source)).select(*DUPLICATE)
 
 

@@ -1,9 +1,9 @@
-"""What stands against what should stand: a changed file, a retraction, another parse rule, a replay and a row that
-should have counted first are all landed as the difference of the two.
+"""Landing as a difference between what stands and what should stand. A changed file, a retraction, another parse rule,
+a replay and a row that should have counted first are all landed so.
 
-Concerned are the rows of files that are read anew or taken back, the new rows, and all rows that share a delta_id with
-one of them. Of these, what is there now goes with diff -1 and what should be there comes with diff +1, wherever the two
-are not equal.
+It concerns the rows of files that are read anew or taken back, the new rows, and all rows that share a delta_id with
+one of them. Of these, the rows that stand now go with diff -1, and the rows that should stand come with diff +1,
+wherever the two are not equal.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ REPLAYED, REPLACED, GONE = "replayed", "replaced", "gone"
 
 @dataclass(frozen=True)
 class Difference:
-    """What to append to make stand what should.
+    """The rows to append so that bronze has what should stand.
 
     `rows`: columns of `tables.row_columns` and `diff`. `duplicates`: `standing.DUPLICATE` and `diff`. `rejects`:
-    `standing.REJECT`, `diff` and `ended`. `after`: versions of all files of the source; path -> version. `places`:
-    their row ids.
+    `standing.REJECT`, `diff` and `ended`. `after`: the versions of all files of the source after the landing, by path.
+    `places`: the row ids of these files.
     """
 
     rows: DataFrame
@@ -54,8 +54,8 @@ class Difference:
 
 
 def versions_after(found: Survey, lines: Mapping[str, int | None]) -> dict[str, Version]:
-    """The versions of the files that the landing concerns. `lines`: how many each one has that was read, None if it
-    could not be read to its end; one without a record is not there."""
+    """The versions of the files that the landing concerns. `lines`: the number of lines of each file that was read,
+    None if it could not be read to its end; a file without a record is not in it."""
     versions = {}
     for file in found.read:
         count = lines.get(file.path, 0)
@@ -65,8 +65,8 @@ def versions_after(found: Survey, lines: Mapping[str, int | None]) -> dict[str, 
 
 
 def difference(lake: Lake, source: Source, found: Survey, read: DataFrame, before: Mapping[str, Version]) -> Difference:
-    """Compare. `read` are the rows of the files that `found` names, as `reader.read_files` gives them; `before` the
-    versions of all files of the source.
+    """Compare what stands with what should stand. `read`: the rows of the files that `found` names, as
+    `reader.read_files` gives them. `before`: the versions of all files of the source.
 
     Raises:
         RowIdsShared: lines of two files would have the same row ids.
@@ -92,15 +92,15 @@ def difference(lake: Lake, source: Source, found: Survey, read: DataFrame, befor
 
 
 def _leaving(before: Mapping[str, Version], concerned: Mapping[str, Version]) -> list[Version]:
-    """The versions that stand and whose rows do not stay as they are: another one, or none, comes in their place."""
+    """The versions that stand and whose rows do not stay as they are: another version, or none, takes their place."""
     stood = (before.get(path) for path, now in concerned.items() if now.kind != UNREADABLE)
     return [version for version in stood if version is not None and version.kind != RETRACTED]
 
 
 @dataclass(frozen=True)
 class _Present:
-    """What is there now of what is concerned. `counted`: rows of chunks. `duplicates`: the columns `DUPLICATE`. Both
-    with `leaves`: whether their file does."""
+    """The rows that stand now and that the landing concerns. `counted`: rows of chunks. `duplicates`: the columns
+    `DUPLICATE`. Both have a column `leaves`, true if the file of the row leaves."""
 
     counted: DataFrame
     duplicates: DataFrame
@@ -128,7 +128,7 @@ class _Present:
 
 
 def _rows_of(lake: Lake, source: Source, versions: list[Version]) -> DataFrame:
-    """The rows of these files that count, with `leaves`."""
+    """The rows of these files that count, with `leaves`, which is true."""
     drops = [version.seq_no for version in versions]
     near = F.col("seq_no").between(min(drops), max(drops)) if drops else F.lit(False)
     rows = Places.of(versions, source).located(standing_rows(lake, source, near)).drop("file", "line")
@@ -136,8 +136,8 @@ def _rows_of(lake: Lake, source: Source, versions: list[Version]) -> DataFrame:
 
 
 def _rejects(lake: Lake, source: Source, read: DataFrame, concerned: Mapping[str, Version]) -> DataFrame:
-    """Of files that are read or taken back. Of an unreadable one what was rejected before stays, but for the file's own
-    rejection."""
+    """The changes of rejects in files that are read or taken back. The earlier rejects of an unreadable file stay,
+    except for the rejection of the whole file."""
     listed = [(p, v.kind == UNREADABLE, v.kind == RETRACTED) for p, v in concerned.items()]
     of_files = _frame(lake, "file STRING, unreadable BOOLEAN, retracted BOOLEAN", listed)
     stood = standing_rejects(lake, source).join(F.broadcast(of_files), "file")
@@ -156,7 +156,7 @@ def _rejects(lake: Lake, source: Source, read: DataFrame, concerned: Mapping[str
 
 
 def _row_changes(source: Source, before: DataFrame, after: DataFrame) -> DataFrame:
-    """`_net` of rows, whose texts are compared: as values, to Spark, -0.0 is 0.0."""
+    """`_net` for rows. Their texts are compared: as values, -0.0 equals 0.0 in Spark."""
     text = as_json(source).alias("text")
 
     def missing(rows: DataFrame, others: DataFrame, diff: int) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Other columns than the declared ones: a source whose `unknown_columns` is `fail` refuses files that have them."""
+"""Drift: files with other columns than declared, which a source with `unknown_columns: fail` refuses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_REASONS = 5
 
 
 class Drift(NamedTuple):
-    """Rejects with one reason, which names columns: their rule, how many there are, and the first file by its path."""
+    """Rejects with one reason, which names columns: their rule, their number, and the first file by its path."""
 
     rule: str
     reason: str
@@ -31,10 +31,10 @@ class ColumnsChangedError(TidemarkError):
 
 
 def check_drift(source: Source, drifts: Sequence[Drift]) -> None:
-    """Refuse to land files with these drifts where the source's policy is `fail`.
+    """Refuse to land files with these drifts if the source's policy is `fail`.
 
     Raises:
-        ColumnsChangedError: it is, and there are some.
+        ColumnsChangedError: it is `fail`, and there are drifts.
     """
     if source.unknown_columns != "fail" or not drifts:
         return

@@ -1,4 +1,4 @@
-"""Which entities of a source were erased, and how far each erasure is."""
+"""The erasures of a source's entities, and the progress of each of them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _SALT_BYTES = 16
 
 
 class ErasureUnfinished(TidemarkError):
-    """An erasure of the source was begun and has not come to its end. Facts: `source`, `erasure`."""
+    """An erasure of the source was begun and is not finished. Facts: `source`, `erasure`."""
 
     code = "erasure_unfinished"
 
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """One erasure as far as it is; columns of `bronze.erasures`."""
+    """One erasure with the step that it has reached; its fields are columns of `bronze.erasures`."""
 
     erasure: str
     entity_hash: str
@@ -47,7 +47,7 @@ def erasures(lake: Lake, source: Source) -> list[Erasure]:
 
 
 def erased_entities(lake: Lake, source: Source) -> Erasures | None:
-    """What landing needs of them; None if there are none."""
+    """The erased entities as landing needs them, by salted hashes; None if there are none."""
     listed = erasures(lake, source)
     return Erasures(listed[0].salt, frozenset(one.entity_hash for one in listed)) if listed else None
 
@@ -81,7 +81,7 @@ def new_erasure(lake: Lake, source: Source, entity: str, because: str, erased_by
 
 
 def record_step(lake: Lake, source: Source, erasure: Erasure, step: str, rows: int | None = None) -> Erasure:
-    """Note that the erasure is as far as `step`."""
+    """Record that the erasure has reached `step`; returns it with that step."""
     after = replace(erasure, step=step, number=erasure.number + 1, rows=erasure.rows if rows is None else rows)
     row = {name: getattr(after, name) for name in Erasure.__slots__}
     lake.record(ERASURES, [{**row, "source": source.name, "recorded_at": datetime.now(UTC)}])

@@ -1,7 +1,7 @@
 """The files of a drop: listed by name, checked against the landing directory, with a checksum for the ledger.
 
-Whatever is wrong with an entry (a directory, a link that leads out of the landing directory, a name that is no text)
-does not stop the others: it is listed with the rule that it breaks, and becomes a row of the quarantine.
+A bad entry (a directory, a link that leads out of the landing directory, a name that is no text) does not stop the
+others: it is listed with the rule that it breaks, and becomes a row of the quarantine.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class LandingFile:
     """A file of a drop as it was listed.
 
     `path` is relative to the landing directory, `first_row_id` the row id of line 1. `checksum` is the SHA-256 of the
-    bytes, `modified_ns` the time of the last change, `location` where it is read. Where `problem` names a rule, the
-    entry cannot be read at all, `reason` says why, and the checksum is that of the reason.
+    bytes, `modified_ns` the time of the last change, `location` the place from which it is read. If `problem` names a
+    rule, the entry can't be read at all. Then `reason` has the cause, and the checksum is that of the reason.
     """
 
     seq_no: int
@@ -48,13 +48,13 @@ class LandingFile:
 
 
 class LandingDirectory(Protocol):
-    """Where drops land. Both methods raise UnusableFileError."""
+    """The directory in which drops land. Both methods raise UnusableFileError."""
 
     def entries(self, folder: str) -> list[str]:
-        """Names of everything in a folder, given relative to the directory; none if it is not there."""
+        """Names of all entries of a folder, which is relative to the directory; none if it is not there."""
 
     def location(self, path: str) -> str:
-        """Where the file at `path`, relative to the directory, is read."""
+        """The place from which the file at `path`, relative to the directory, is read."""
 
 
 def list_drop_files(root: str | Path, source: Source, seq_no: int) -> list[LandingFile]:
@@ -74,7 +74,7 @@ def list_drop_files(root: str | Path, source: Source, seq_no: int) -> list[Landi
 
 
 def has_drop_files(root: str | Path, source: Source, seq_no: int) -> bool:
-    """Whether `list_drop_files` would list anything; reads no file.
+    """True if `list_drop_files` would list anything; reads no file.
 
     Raises:
         LandingUnreachable: a remote landing directory does not answer.
@@ -87,8 +87,8 @@ def has_drop_files(root: str | Path, source: Source, seq_no: int) -> bool:
 
 
 def drops_with_files(root: str | Path, source: Source, drops: range) -> set[int]:
-    """The drops of a range for which `list_drop_files` would list anything; reads no file, and lists each folder once,
-    so that drops without files cost little however many they are.
+    """The drops of a range for which `list_drop_files` would list anything. It reads no file, and lists each folder
+    once, so that drops without files cost little however many they are.
 
     Raises:
         LandingUnreachable: a remote landing directory does not answer.
@@ -106,8 +106,8 @@ def drops_with_files(root: str | Path, source: Source, drops: range) -> set[int]
 
 
 class _Listing:
-    """Entries of folders, each asked for once, and not where the folder above it has no such entry. Nothing is asked
-    of the folders above `top`, which may be large or closed to us."""
+    """A cache of folders' entries: each folder is listed once, and never if the folder above it has no such entry.
+    Folders above `top` are not listed, since they may be large or closed to us."""
 
     def __init__(self, landing: LandingDirectory, top: str) -> None:
         self._landing = landing
@@ -115,7 +115,7 @@ class _Listing:
         self._names: dict[str, list[str]] = {}
 
     def has(self, folder: str, pattern: str) -> bool:
-        """Whether the folder has a file of a drop of this pattern."""
+        """True if the folder has a drop's file of this pattern."""
         names = self._entries(folder)
         begin = _WILD.split(pattern, maxsplit=1)[0]
         at = bisect_left(names, begin)
@@ -134,7 +134,7 @@ class _Listing:
         try:
             names = self._entries(above)
         except UnusableFileError:
-            return False  # the folder itself says what is wrong
+            return False  # listing the folder itself raises the error
         at = bisect_left(names, name)
         return at == len(names) or names[at] != name
 
@@ -164,7 +164,7 @@ class LocalDirectory:
         return str(self._inside(path))
 
     def _inside(self, path: str) -> Path:
-        """The place that `path` leads to, all links followed; refuses one outside the directory."""
+        """The place that `path` leads to, with all links followed; refuses a place outside the directory."""
         place = Path(os.path.realpath(self._root / path))
         if not place.is_relative_to(self._root):
             raise UnusableFileError(
@@ -209,7 +209,7 @@ def names_of(landing: LandingDirectory, folder: str, pattern: str) -> list[str]:
 
 
 def is_drop_file(name: str, pattern: str) -> bool:
-    """Whether an entry of a drop's folder is one of its files, by its name."""
+    """True if an entry of a drop's folder is one of the drop's files, by its name."""
     return name[0] not in "._" and fnmatch.fnmatchcase(name, pattern)
 
 

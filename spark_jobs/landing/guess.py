@@ -1,10 +1,10 @@
-"""A source file guessed from sample files: what most of their values say is filled in, people say the rest.
+"""A source file guessed from sample files: it is filled in as most of their values suggest, and people write the rest.
 
-Types are those that the product's own reader reads most values with (`guessed_types`); records that don't read with
-them are told with their line and reason, as they would be in quarantine. A column is a decimal only where a file's own
-schema says so: whether numbers with always two decimals are money or a measurement no value tells, so they become
-floats with a remark. The entity is the text column whose values repeat most variedly, the event time the first time
-column that every row has; both can be given.
+A column gets the type with which the product's own reader reads most of its values (`guessed_types`). Records that
+don't read with these types are reported with their line and reason, as they would be in quarantine. A column is a
+decimal only if a file's own schema says so: no value shows whether numbers with always two decimals are money or a
+measurement, so they become floats with a remark. The entity is the text column whose values repeat most variedly, the
+event time the first time column that every row has; both can be given.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from spark_jobs.sources.quantities import instant_at
 from spark_jobs.sources.section import check_identifier
 
 MOST_REJECTS = 20
-"""Rejected records that are told one by one."""
+"""The most rejected records that are listed one by one."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _FIXED = re.compile(r"[+-]?\d{1,12}\.\d{2,6}")
 _OF_COLUMN = re.compile(r"column `([^`]*)`: ")
@@ -43,10 +43,11 @@ _UNKNOWN_START = datetime(2000, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A source file's `text`, the source that it declares, and how many of the sample's records it reads and rejects.
+    """A source file's `text`, the source that it declares, and the numbers of the sample's records that it reads and
+    rejects.
 
-    `rejected` counts by reason; `rejects` are the first of them, each `{"file", "line", "rule", "reason"}`. `left_out`
-    are columns of the sample for which nothing can be declared: objects, arrays, times of day.
+    `rejected`: number of rejected records by reason. `rejects`: the first of them, each `{"file", "line", "rule",
+    "reason"}`. `left_out`: columns of the sample for which nothing can be declared: objects, arrays, times of day.
     """
 
     text: str
@@ -59,7 +60,8 @@ class Guess:
 
 @dataclass(slots=True)
 class _Columns:
-    """The columns of a guess by their names in the source file: headers, types, and the values that read as these."""
+    """The columns of a guess by their names in the source file: headers, types, and the values that read as these
+    types."""
 
     headers: dict[str, str]
     kinds: dict[str, Kind]
@@ -75,10 +77,10 @@ class _Columns:
 def guess_source(
     files: Sequence[Path], *, name: str | None = None, entity: str | None = None, time: str | None = None
 ) -> Guess:
-    """The source file that suits these sample files.
+    """The source file that fits these sample files.
 
     Raises:
-        ParameterError: a file can't be read, or holds nothing that could be the entity or the event time.
+        ParameterError: a file can't be read, or has no column that could be the entity or the event time.
     """
     samples = [read_sample(path) for path in files]
     first = samples[0]
@@ -147,7 +149,7 @@ def _spec(column: str, header: str, landing: dict[str, Any], nulls: Sequence[str
 
 
 def _values(cells: Sequence[Cell], kind: Kind, spec: ColumnSpec) -> list[str]:
-    """The values that read as the type, numbers with a point."""
+    """The values that read as the type `kind`; numbers have a decimal point."""
     if kind.type.startswith("decimal"):
         return [text for _, text in cells if text]
     read = read_by(_typed(spec, kind), cells)
@@ -198,7 +200,7 @@ def _named(given: str, columns: Iterable[str], option: str) -> str:
 def _text(
     name: str, sample: Sample, landing: dict[str, Any], columns: _Columns, entity: str, time: str, start: datetime
 ) -> str:
-    """The source file."""
+    """The text of the source file."""
     kinds, values = columns.kinds, columns.values
     times = [c for c in columns.of_types("timestamp") or [time] if values[c]]
     ids = [c for c in kinds if c.endswith("id") and c != entity and len(set(values[c])) == columns.n_rows]
@@ -257,7 +259,8 @@ def _column(column: str, columns: _Columns, needed: set[str]) -> str:
 
 
 def _remark(kind: Kind, values: Sequence[str]) -> str:
-    """What a column may be instead: floats that all have as many decimals, times that another format fits as well."""
+    """A comment about another possible type of a column: for floats that all have as many decimals, and for times that
+    another format fits as well."""
     if kind.doubt:
         return f"   # {kind.doubt} fits as well: say which it is"
     places = {len(v.partition(".")[2]) if _FIXED.fullmatch(v) else 0 for v in values}
@@ -277,7 +280,7 @@ def _identifier(header: str) -> str:
 
 
 def _name(path: Path, given: str | None) -> str:
-    """What the source is called: as the folder above those of dates is, else as the file is."""
+    """The name of the source: the name of the folder above folders of dates, else that of the file."""
     if given is not None:
         return given
     folder = path.resolve().parent
@@ -287,8 +290,8 @@ def _name(path: Path, given: str | None) -> str:
 
 @dataclass(slots=True)
 class _Read:
-    """What came of reading all of the files: rows, how often each reason rejects a record, the first of these records,
-    how many records each column rejects, the first event time."""
+    """The result of reading all files: the number of rows, the number of rejected records by reason, the first of them,
+    the number of records that each column rejects, and the first event time."""
 
     rows: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
