@@ -1,4 +1,4 @@
-"""Checks that a sample suggests. They warn: what holds of a sample may be wrong of the next file."""
+"""Checks that a sample suggests. They only warn: a rule that holds in a sample may not hold in the next file."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MOST_CHECKS = 12
-"""More nobody reads through."""
+"""The most checks that are suggested: nobody reads through more."""
 _MOST_VALUES = 12
 _LONGEST_NAME = 50
-"""Of a column, so that a check can be named after it."""
+"""The most characters of a column's name, so that a check can be named after it."""
 _ROWS_A_VALUE = 10
-"""So many rows of a column must share a value on average, that its values look like a list."""
+"""Rows that must share a value of a column on average, so that its values look like a list."""
 
 
 def guessed_checks(kinds: Mapping[str, str], values: Mapping[str, Sequence[Any]], n_rows: int) -> list[str]:
-    """The lines of `checks:`, none where nothing is suggested.
+    """The lines of `checks:`; none if nothing is suggested.
 
     Args:
         kinds: the type of each column as the source file declares it.
-        values: its values in the sample, without what stands for none.
+        values: its values in the sample, without the texts for missing values.
         n_rows: the sample's records.
     """
     lines = [
@@ -36,7 +36,7 @@ def guessed_checks(kinds: Mapping[str, str], values: Mapping[str, Sequence[Any]]
 
 
 def _listed(column: str, kind: str, values: Sequence[Any], n_rows: int) -> str | None:
-    """A text that has few values."""
+    """The check of a text column that has few values."""
     distinct = sorted({*values})
     few = 1 < len(distinct) <= _MOST_VALUES and len(values) >= _ROWS_A_VALUE * len(distinct)
     if kind != "string" or not few:
@@ -46,7 +46,8 @@ def _listed(column: str, kind: str, values: Sequence[Any], n_rows: int) -> str |
 
 
 def _ranged(column: str, kind: str, values: Sequence[Any], n_rows: int) -> str | None:
-    """A number: as far again beyond what the sample has as it ranges itself, and not below 0 if it never is."""
+    """The check of a column of numbers. Its bounds are the sample's, widened by the range of the sample on each side,
+    but not below 0 if no value is negative."""
     if kind not in ("int", "float") or len(values) < _ROWS_A_VALUE:
         return None
     read = (lambda value: int(value.partition(".")[0])) if kind == "int" else float
@@ -60,7 +61,7 @@ def _ranged(column: str, kind: str, values: Sequence[Any], n_rows: int) -> str |
 
 
 def _given(column: str, kind: str, values: Sequence[Any], n_rows: int) -> str | None:
-    """A value that no record lacks."""
+    """The check of a column that no record lacks."""
     del kind
     every = n_rows >= _ROWS_A_VALUE and len(values) >= n_rows
     return _line(f"{column}_given", f"kind: not_null, column: {column}") if every else None

@@ -1,7 +1,8 @@
-"""The type of a column guessed from its cells: the first that the product's own reader reads most of them with.
+"""The type of a column guessed from its cells: the first type with which the product's own reader reads most of them.
 
-A value that does not read then goes to quarantine, and `init` says so. Of texts nearly all have to read as numbers or
-truth values, as a column of text would read them all; as times, and as numbers of JSON, more than half.
+A value that does not read with the type is later quarantined, and `init` reports it. Nearly all texts have to read as
+numbers or truth values, since a column of text would read them all. For times, and for numbers of JSON, more than half
+have to read.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from spark_jobs.kernels.records.tokens import LITERAL, NULL, TEXT
 from spark_jobs.kernels.records.values import read_column
 
 NULLS = ("NA", "N/A", "NaN", "nan", "null", "NULL", "None", "\\N")
-"""Texts that stand for no value wherever the other values of the column are no text."""
+"""Texts that mean no value, in columns whose other values are not text."""
 _NEARLY_ALL, _MOST = 0.95, 0.5
 _TRIED_PATTERNS = 500
-"""Values that each pattern of a time is tried with."""
+"""The number of values with which each pattern of a time is tried."""
 _CODE = re.compile(r"[+-]?0\d+.*")
-"""A code that begins with 0 is no number."""
+"""Pattern of a code that begins with 0, which is no number."""
 _LONG_FLOAT = re.compile(r"[+-]?\d{16,}(\.\d*)?")
 _DATE_LIKE = re.compile(r".*\d.*[-/. :].*\d.*")
 _EPOCH_NAME = re.compile(r"(^|_)(time|timestamp|ts|at|epoch|when)(_|$)")
 _EPOCH_RANGE_S = 631_152_000, 4_102_444_800
-"""The years 1990 to 2099: numbers of a column that is named like a time and lies in it count since 1970."""
+"""The years 1990 to 2099, in seconds since 1970: if a column is named like a time and its numbers are in this range,
+they count since 1970."""
 _EPOCH_UNITS = {"epoch_s": 1, "epoch_ms": 10**3, "epoch_us": 10**6, "epoch_ns": 10**9}
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})*|\d+),\d+")
 _TIMES = ("%H:%M:%S", "%H:%M:%S.%f", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%H:%M:%S %z")
@@ -42,7 +44,7 @@ _PATTERNS = (*(f"{date} {time}" for date in _DATES for time in _TIMES), "%d/%b/%
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A guessed type: what a source file declares, the format of a time, and another format that fits as well."""
+    """A guessed type: the type in a source file, the format of a time, and another format that fits as well."""
 
     type: str
     format: str = "iso"
@@ -50,12 +52,12 @@ class Kind:
 
     @property
     def is_time(self) -> bool:
-        """Whether it is a timestamp or a date."""
+        """True if the type is a timestamp or a date."""
         return self.type in ("timestamp", "date")
 
 
 def read_by(spec: ColumnSpec, cells: Sequence[Cell]) -> np.ndarray:
-    """Flags: which cells the reader reads, those that stand for no value not among them."""
+    """Flags: true for each cell that the reader reads with `spec`. Cells without a value are false."""
     texts = [text.encode("utf-8", "replace") for _, text in cells]
     ends = np.cumsum([0, *map(len, texts)]).astype(np.int32)
     data = np.frombuffer(b"".join(texts), np.uint8)
@@ -67,7 +69,8 @@ def read_by(spec: ColumnSpec, cells: Sequence[Cell]) -> np.ndarray:
 
 
 def writes_commas(columns: Iterable[Sequence[Cell]]) -> dict[str, str]:
-    """The keys of a landing whose numbers have a decimal comma: some column has nothing but numbers, some with one."""
+    """The keys of a landing whose numbers have a decimal comma; empty for others. It has one if some column has only
+    numbers, some of them with a comma."""
     for cells in columns:
         texts = {text.strip() for kind, text in cells if kind == TEXT and text} - {*NULLS}
         with_comma = {text for text in texts if _COMMA.fullmatch(text)}
@@ -79,7 +82,7 @@ def writes_commas(columns: Iterable[Sequence[Cell]]) -> dict[str, str]:
 
 
 def kind_of(name: str, cells: Sequence[Cell], spec: ColumnSpec) -> Kind:
-    """The type of a column; `spec` says how its values are written, and what stands for no value."""
+    """The type of a column; `spec` describes how its values are written, and which texts mean no value."""
     given = [cell for cell in cells if cell[0] != NULL and not (cell[0] == TEXT and cell[1] in spec.null_values)]
     if not given:
         return Kind("string")
@@ -111,12 +114,14 @@ def kind_of(name: str, cells: Sequence[Cell], spec: ColumnSpec) -> Kind:
 
 
 def _is_code(text: str) -> bool:
-    """Whether a text with leading zeros makes its column one of codes; a date such as 0000-00-00 does not."""
+    """True if a text begins with a zero like a code, which makes its column one of codes. Decimal numbers and dates
+    such as 0000-00-00 do not count."""
     return bool(_CODE.fullmatch(text)) and "." not in text and not _DATE_LIKE.fullmatch(text)
 
 
 def _by_pattern(given: Sequence[Cell], spec: ColumnSpec) -> Kind | None:
-    """The pattern that reads most of the values, more than half of them; of several the first."""
+    """The pattern that reads the most values, which must be more than half of them; the first one if several read as
+    many."""
     rows = Counter(text for kind, text in given if kind == TEXT)
     texts = sorted(rows)[:: max(1, len(rows) // _TRIED_PATTERNS)]
     tried, weights = [(TEXT, text) for text in texts], np.array([rows[text] for text in texts])
@@ -135,7 +140,8 @@ def _by_pattern(given: Sequence[Cell], spec: ColumnSpec) -> Kind | None:
 
 
 def epoch_of(name: str, kind: Kind, cells: Sequence[Cell], spec: ColumnSpec) -> Kind | None:
-    """The unit of a column of numbers that are named like times and lie in the years 1990 to 2099; None of another."""
+    """The unit of a column of numbers that is named like a time and lies in the years 1990 to 2099; None for other
+    columns."""
     if kind.type not in ("int", "float") or not _EPOCH_NAME.search(name):
         return None
     read = read_by(replace(spec, type="float"), cells)

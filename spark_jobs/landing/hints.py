@@ -1,4 +1,4 @@
-"""Files that look misplaced: landed ones that are gone, copies of landed ones, files beside a drop's folder."""
+"""Files that look misplaced: landed files that are gone, copies of landed files, and files beside a drop's folder."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from spark_jobs.landing.opened import UnusableFileError
 from spark_jobs.sources import Source
 
 LIKENESS = 0.6
-"""From which ratio on `difflib` counts two names of folders as alike: `click` and `clicks` have 0.91."""
+"""The ratio from which on `difflib` treats two names of folders as alike: `click` and `clicks` have 0.91."""
 
 
 def gone_files(listed: Iterable[LandingFile], landed: Mapping[str, Version]) -> list[str]:
-    """The landed files that are no longer listed, of those that `landed` names."""
+    """The files in `landed` that are no longer listed, sorted; retracted ones are left out."""
     paths = {file.path for file in listed}
     return sorted(path for path, version in landed.items() if version.kind != RETRACTED and path not in paths)
 
 
 def copies(new: Iterable[LandingFile], landed: Iterable[Version]) -> list[tuple[str, str]]:
-    """New files that have the bytes of one that landed in another drop, each with that one; empty files are none."""
+    """New files with the same bytes as a file that landed in another drop, each with the path of that file. Empty files
+    are left out."""
     by_bytes = {version.checksum: version for version in landed if version.kind != RETRACTED and version.size}
     pairs = [(file, by_bytes.get(file.checksum)) for file in new]
     return [(file.path, of.path) for file, of in pairs if of is not None and of.seq_no != file.seq_no]
 
 
 def files_beside(root: str | Path, source: Source, seq_no: int) -> list[str]:
-    """Where files of a drop without any may lie, each with how many: in its folder under names that `landing.path` does
-    not match, or in a folder whose name is like one of the path's.
+    """Places where files of a drop without any may be, each with the number of files. A place is the drop's folder,
+    with names that `landing.path` does not match, or a folder whose name is like one of the path's.
 
     Raises:
         LandingUnreachable: a remote landing directory does not answer.

@@ -1,4 +1,4 @@
-"""Land what a survey found: new files are added; whatever concerns what has landed is landed as a difference."""
+"""Landing the files of a survey: new files are added; changes of landed files are landed as a difference."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Landed:
-    """What was written: the ledger's rows, which make it count, and the sums of their counts."""
+    """The result of a landing: the ledger's rows, which make the written data count, and the sums of their counts."""
 
     rows: list[dict[str, Any]]
 
     @property
     def totals(self) -> dict[str, int]:
-        """By the names of `ledger.COUNTS`."""
+        """The sums of the rows' counts, by the names of `ledger.COUNTS`."""
         return {name: sum(row[name] for row in self.rows) for name in COUNTS}
 
 
 @dataclass(frozen=True)
 class _Hidden:
-    """Rows that another one stands for: their ids, and how many each file has, by path."""
+    """Rows that do not count, since another one does: their ids, and their number in each file, by path."""
 
     row_ids: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     files: dict[str, int] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class _Hidden:
 
 @dataclass(frozen=True)
 class Landing:
-    """One landing of a source; what it writes carries the fence's token as its number."""
+    """One landing of a source. The fence's token is its number, which all rows that it writes carry."""
 
     lake: Lake
     source: Source
@@ -65,7 +65,7 @@ class Landing:
     run_id: str
 
     def land(self, found: Survey) -> Landed:
-        """Write chunks, rejects and duplicates; they count once the ledger's rows that are returned are written."""
+        """Write chunks, rejects and duplicates; they count once the returned rows of the ledger are written."""
         erased = erased_entities(self.lake, self.source)
         if found.only_adds:
             blocks = Blocks.of(self.lake.spark, self.source, found.read, erased)
@@ -84,7 +84,7 @@ class Landing:
             read.unpersist()
 
     def _add(self, found: Survey, blocks: Blocks) -> Landed | None:
-        """Files that are new to the ledger; None if one of their rows may count in place of a landed one.
+        """Land files that are new to the ledger; None if one of their rows may count in place of a landed one.
 
         Raises:
             RowIdsShared: lines of two files would have the same row ids.
@@ -121,14 +121,14 @@ class Landing:
         return landed
 
     def _contest(self, blocks: Blocks, hashes: Hashes) -> Contest | None:
-        """The contested delta_ids; None where there can't be any."""
+        """The contested delta_ids; None if there can't be any."""
         if self.source.delta_id is None:
             return None
         suspected = suspects(self.lake, self.source, blocks, hashes)
         return contest(self.lake, self.source, blocks, suspected) if suspected.size else None
 
     def _hide(self, blocks: Blocks, contested: Contest, places: Places) -> _Hidden:
-        """Write the duplicates, and tell which rows they are."""
+        """Write the duplicates; returns their row ids, and their number in each file."""
         marked = counted_row(blocks.rows(self.source), contested.ids.localCheckpoint())
         duplicates = marked.where("counted_row_id IS NOT NULL").localCheckpoint()
         row_ids = duplicates.select("row_id").toArrow().column("row_id").to_numpy()
@@ -141,7 +141,7 @@ class Landing:
         return _Hidden(np.sort(row_ids), files)
 
     def _correct(self, found: Survey, read: DataFrame) -> Landed:
-        """Whatever concerns what has landed."""
+        """Land changes of landed files or rows, as a difference."""
         before = ledger.versions(self.lake, self.source)
         made = difference(self.lake, self.source, found, read, before)
         counts, entities = self._count_difference(made)
@@ -160,7 +160,7 @@ class Landing:
         return landed
 
     def _count_difference(self, made: Difference) -> tuple[dict[str, dict[str, int]], int]:
-        """Per path what came and what went; and about how many entities."""
+        """The counts of rows that come and go, by path; and the approximate greatest number of entities in a file."""
         counts: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0))
         entities = 0
         by_file = made.places.located(made.rows).groupBy("file", "diff")

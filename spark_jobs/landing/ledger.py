@@ -1,4 +1,4 @@
-"""The ledger of files: what of each file counts, and since which landing."""
+"""The ledger of files: the version of each file that counts, and the landing since which it does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 LANDED, UNREADABLE, RETRACTED = "landed", "unreadable", "retracted"
-"""What a file's version can be; see the column `version` of the ledger."""
+"""The kinds of a file's version; see the column `version` of the ledger."""
 
 COUNTS = ("rows", "rejects", "duplicates", "rows_back", "rejects_back", "duplicates_back")
 NOTHING = dict.fromkeys(COUNTS, 0)
@@ -30,10 +30,10 @@ NOTHING = dict.fromkeys(COUNTS, 0)
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What the ledger says last of a file.
+    """The newest version of a file in the ledger.
 
-    Row ids from `first_row_id`, that of its line 1, to `last_row_id` are the file's alone; it needs them all, or one of
-    its versions did. Both are None of a file that an older version of Tidemark took back.
+    The row ids from `first_row_id`, that of its line 1, to `last_row_id` are reserved for the file: this version or an
+    earlier one needs them all. Both are None for a file that an older version of Tidemark took back.
     """
 
     path: str
@@ -46,12 +46,13 @@ class Version:
     landing: int | None = None
 
     def same_as(self, other: Version | None) -> bool:
-        """Whether both say the same, whichever landing wrote it and whatever ids it has in reserve."""
+        """True if both versions are equal, except for their landings and the row ids that they have in reserve."""
         return other is not None and replace(self, landing=other.landing, last_row_id=other.last_row_id) == other
 
     @classmethod
     def of(cls, file: LandingFile, lines: int, before: Version | None = None, kind: str = LANDED) -> Version:
-        """A listed file of so many lines as it would stand in the ledger, which has said `before` of it."""
+        """The version of a listed file of `lines` lines, as the ledger would have it; `before` is the ledger's version
+        up to now."""
         last = file.first_row_id + lines - 1
         if before is not None and before.last_row_id is not None:
             last = max(last, before.last_row_id)
@@ -60,7 +61,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class PendingLanding:
-    """A landing that is not in the trace yet: the drops that it is about, its files, and its counts by the names of
+    """A landing that is not in the trace yet: its drops, the number of its files, and its counts by the names of
     `COUNTS`."""
 
     drops: tuple[int, ...] = ()
@@ -69,11 +70,11 @@ class PendingLanding:
 
     @property
     def n_updates(self) -> int:
-        """Its rows, those that it took back too."""
+        """The number of its rows, including those that it took back."""
         return self.counts["rows"] + self.counts["rows_back"]
 
     def plus(self, row: Mapping[str, Any]) -> PendingLanding:
-        """With one more row of the ledger."""
+        """This landing with one more row of the ledger."""
         return PendingLanding(
             tuple(sorted({*self.drops, row["seq_no"]})),
             self.files + (row["path"] is not None),
@@ -83,8 +84,8 @@ class PendingLanding:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The ledger as a run needs it: `all_files`, path -> the newest version; `files`, those of the run's drops;
-    `pending`, by their numbers the landings that are not in the trace yet, oldest first."""
+    """The ledger as a run needs it. `all_files`: path -> the newest version. `files`: those of the run's drops.
+    `pending`: the landings that are not in the trace yet, by their numbers, oldest first."""
 
     all_files: dict[str, Version]
     files: dict[str, Version]
@@ -92,7 +93,7 @@ class Known:
 
 
 def known(lake: Lake, source: Source, drops: range | None, landed_through: int) -> Known:
-    """Read the ledger once; `drops`: those of the run, None for all. Landings beyond `landed_through` are pending."""
+    """Read the ledger once. `drops`: the run's drops, None for all. Landings beyond `landed_through` are pending."""
     rows = _rows(lake, source, pc.scalar(True))
     all_files = {row["path"]: _version(row) for row in rows if row["path"] is not None}
     files = {path: version for path, version in all_files.items() if drops is None or version.seq_no in drops}
@@ -107,7 +108,7 @@ def _pending(rows: Iterable[Mapping[str, Any]]) -> dict[int, PendingLanding]:
 
 
 def versions(lake: Lake, source: Source) -> dict[str, Version]:
-    """Path -> the newest version, of all files of the source."""
+    """The newest versions of all files of the source, by path."""
     return {row["path"]: _version(row) for row in _rows(lake, source, pc.field("path").is_valid())}
 
 
@@ -117,17 +118,17 @@ def _version(row: Mapping[str, Any]) -> Version:
 
 
 def pending_landings(lake: Lake, source: Source, landed_through: int) -> dict[int, PendingLanding]:
-    """The landings beyond `landed_through` by their numbers, oldest first."""
+    """The landings beyond `landed_through`, by their numbers, oldest first."""
     return _pending(_rows(lake, source, pc.field("landing") > landed_through))
 
 
 def landings_between(lake: Lake, source: Source, after: int, through: int) -> list[int]:
-    """The landings beyond `after`, up to `through`."""
+    """The numbers of the landings beyond `after`, up to `through`."""
     return sorted({row["landing"] for row in _rows(lake, source, _between("landing", after + 1, through))})
 
 
 def rows_by_landing(lake: Lake, source: Source) -> dict[int, int]:
-    """How many rows came to chunks or went by each landing."""
+    """The number of rows that came to chunks or were taken back, by landing."""
     found: dict[int, int] = {}
     for row in _rows(lake, source, pc.scalar(True)):
         found[row["landing"]] = found.get(row["landing"], 0) + row["rows"] + (row["rows_back"] or 0)
@@ -136,14 +137,14 @@ def rows_by_landing(lake: Lake, source: Source) -> dict[int, int]:
 
 @dataclass(slots=True)
 class LandedDrop:
-    """What the ledger says of a drop: its files' newest checksums by path, and how many of their rows stand."""
+    """A drop in the ledger: the newest checksums of its files by path, and the number of their rows that stand."""
 
     checksums: dict[str, str] = field(default_factory=dict)
     rows: int = 0
 
 
 def landed_drops(lake: Lake, source: Source) -> dict[int, LandedDrop]:
-    """The drops that the ledger names, by their numbers; also of a lake that an older version made."""
+    """The drops in the ledger, by their numbers; also in a lake that an older version made."""
     drops: dict[int, LandedDrop] = {}
     for row in _rows(lake, source, pc.scalar(True)):
         drop = drops.setdefault(row["seq_no"], LandedDrop())
@@ -154,7 +155,7 @@ def landed_drops(lake: Lake, source: Source) -> dict[int, LandedDrop]:
 
 
 def _rows(lake: Lake, source: Source, where: pc.Expression) -> Rows:
-    """The source's rows of the ledger, oldest landing first."""
+    """The source's rows in the ledger, oldest landing first."""
     rows = lake.records(FILES, (pc.field("source") == source.name) & where)
     return sorted(rows, key=lambda row: row["landing"])
 
@@ -164,19 +165,19 @@ def _between(column: str, first: int, last: int) -> pc.Expression:
 
 
 def counted_landings(lake: Lake, source: Source) -> list[int]:
-    """The landings that are in the ledger as it is now: what others wrote does not count."""
+    """The landings that are in the ledger now: rows of other landings do not count."""
     return sorted({row["landing"] for row in _rows(lake, source, pc.scalar(True))})
 
 
 def is_counted(lake: Lake, source: Source) -> Column:
-    """Whether the landing of a row is one of `counted_landings`."""
+    """Spark condition: the landing of a row is one of `counted_landings`."""
     return F.col("landing").isin(counted_landings(lake, source))
 
 
 def ledger_row(
     source: Source, version: Version, counts: Mapping[str, int], *, replaces: Version | None = None
 ) -> dict[str, Any]:
-    """One row of `bronze.files`, without what its landing is."""
+    """One row of `bronze.files`, without the columns that `write` adds for the landing."""
     return {
         **drop_bounds(source, version.seq_no),
         "path": version.path,
@@ -196,12 +197,12 @@ def empty_drop_row(source: Source, seq_no: int) -> dict[str, Any]:
 
 
 def drop_bounds(source: Source, seq_no: int) -> dict[str, Any]:
-    """The columns that name a drop."""
+    """The columns that identify a drop: source, number, start and end."""
     lo_us, hi_us = source.drops.interval(seq_no)
     return {"source": source.name, "seq_no": seq_no, "drop_lo": instant(lo_us), "drop_hi": instant(hi_us)}
 
 
 def write(lake: Lake, rows: list[dict[str, Any]], fence: Fence, run_id: str) -> None:
-    """Commit the ledger's rows: from here on their chunks, rejects and duplicates count."""
+    """Commit the ledger's rows: from then on their chunks, rejects and duplicates count."""
     of_landing = {"landing": fence.token, "run_id": run_id, "landed_at": datetime.now(UTC)}
     lake.record(FILES, [{**row, **of_landing} for row in rows], fence)

@@ -1,9 +1,9 @@
-"""Merging: the chunks that many landings brought of an entity become few.
+"""Merging: the many chunks of an entity that many landings brought become few.
 
-What is merged has been published, so that no run takes it up again by its landing (a run that was not published is
-withdrawn, and lands in the trace once more). A merged chunk keeps the landing of each row; which rows stand does not
-change, and neither does what any of them was taken back by. One commit puts the merged chunks in the place of the
-others; chunks of attempts that never came to count go with it.
+Merged rows have been published, so that no run takes them up again by their landing (a run that was not published is
+withdrawn, and lands in the trace once more). A merged chunk keeps the landing of each row. Neither the rows that stand
+nor the landings that took rows back change. One commit replaces the chunks by the merged ones; it also removes chunks
+of attempts that never came to count.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 ROWS_A_FILE = 1_000_000
 """Rows that one task merges and writes."""
 _NEVER = 2**63 - 1
-"""Beyond every landing."""
+"""A number beyond every landing."""
 ARRAYS = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids", "landing": "landings"}
-"""Columns of a row whose lists have another name."""
+"""Columns of a row -> the names of their lists in a chunk, where these differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Files of chunks whose column `landing` lies between `first` and `last`, both included, as no other file's does:
-    their chunks, bytes and rows. A merge makes one run, of all landings beyond the run before it."""
+    """Files of chunks whose column `landing` is between `first` and `last`, both included, as in no other file: their
+    chunks, bytes and rows. A merge makes one run, of all landings beyond the run before it."""
 
     first: int
     last: int
@@ -52,14 +52,15 @@ class Run:
     rows: int = 0
 
     def joined(self, other: Run) -> Run:
-        """Both as one."""
+        """One run of both, without a number of rows."""
         last = max(self.last, other.last)
         return Run(self.first, last, self.chunks + other.chunks, self.size + other.size)
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """How many chunks became how many, and their rows; all 0 where there was nothing to merge."""
+    """The result of a merge: the numbers of chunks before and after, and of their rows; all 0 if there was nothing to
+    merge."""
 
     chunks_before: int = 0
     chunks_after: int = 0
@@ -67,14 +68,14 @@ class Merged:
 
 
 class RowsDiffer(TidemarkError):
-    """Chunks hold other numbers of rows than the ledger says. Facts: `source`, `ledger`, `chunks`."""
+    """Chunks have other numbers of rows than the ledger. Facts: `source`, `ledger`, `chunks`."""
 
     code = "rows_differ"
 
 
 def merge_due(lake: Lake, source: Source, token: int, through: int) -> Merged:
-    """Merge the newest runs of landings up to `through`, where enough came together for it to pay; see
-    `kernels.chunks.merging.due_runs`. Runs whose chunks are dense as they are stay."""
+    """Merge the newest runs of landings up to `through`, if there are enough for a merge to pay; see
+    `kernels.chunks.merging.due_runs`. Runs whose chunks are dense already stay."""
     of_landing = ledger.rows_by_landing(lake, source)
     runs = runs_of(lake, source, of_landing)
     thin: list[Run] = []
@@ -90,13 +91,13 @@ def merge_due(lake: Lake, source: Source, token: int, through: int) -> Merged:
 
 
 def merge_all(lake: Lake, source: Source, token: int, through: int) -> Merged:
-    """Merge the chunks of all landings up to `through`; a second time changes nothing."""
+    """Merge the chunks of all landings up to `through`; a repeat changes nothing."""
     of_landing = ledger.rows_by_landing(lake, source)
     return _merge(lake, source, token, range(through + 1), runs_of(lake, source, of_landing), of_landing)
 
 
 def runs_of(lake: Lake, source: Source, rows_by_landing: Mapping[int, int]) -> list[Run]:
-    """The runs of a source's chunks, oldest first, with the rows that the ledger says. Reads Delta's log, no chunk."""
+    """The runs of a source's chunks, oldest first, with the ledger's numbers of rows. Reads Delta's log, no chunk."""
     files = sorted((_run(file) for file in lake.logged_bounds(chunks(source), "landing")), key=lambda run: run.first)
     runs: list[Run] = []
     for file in files:
@@ -110,7 +111,7 @@ def runs_of(lake: Lake, source: Source, rows_by_landing: Mapping[int, int]) -> l
 
 
 def _run(file: FileSummary) -> Run:
-    """A file by itself; one of which the log tells no bounds is never merged."""
+    """A run of one file. A file without bounds in the log is never merged."""
     first, last = file.bounds["landing"]
     return Run(0 if first is None else first, _NEVER if last is None else last, file.rows, file.size)
 
@@ -118,7 +119,7 @@ def _run(file: FileSummary) -> Run:
 def _merge(
     lake: Lake, source: Source, token: int, landings: range, runs: Sequence[Run], rows_by_landing: Mapping[int, int]
 ) -> Merged:
-    """Merge the chunks of some landings, in one commit; none where as many come of one run.
+    """Merge the chunks of some landings, in one commit; no commit if one run would become as many chunks.
 
     Raises:
         RowsDiffer: the merged chunks have other numbers of rows than their landings brought.
@@ -158,7 +159,7 @@ def _rows_differ(source: Source, ledger_rows: int, chunk_rows: int) -> RowsDiffe
 
 
 def merged(held: DataFrame, merger: _Merger, tasks: int) -> DataFrame:
-    """Chunks of the source's table, merged: as many tasks, each with a range of entities."""
+    """The chunks `held`, merged by `tasks` tasks, each with a range of entities."""
     given = held.withColumn("landings", F.expr(LANDING_OF_ROWS))
     together = given.coalesce(1) if tasks <= 1 else given.repartitionByRange(tasks, "entity")
     return together.sortWithinPartitions("entity", F.col("row_ids")[0]).mapInArrow(
@@ -168,7 +169,8 @@ def merged(held: DataFrame, merger: _Merger, tasks: int) -> DataFrame:
 
 @dataclass(frozen=True)
 class _Merger:
-    """What runs in the Python workers: chunks by entity to merged ones by entity, of landings up to `landing`."""
+    """The function that runs in the Python workers: chunks of landings up to `landing`, ordered by entity, to merged
+    chunks ordered by entity."""
 
     source: Source
     landing: int
@@ -217,7 +219,7 @@ class _Merger:
 
 
 def _parts(table: pa.Table) -> Iterator[pa.Table]:
-    """A table in parts of some rows of chunks, so that no part is much larger than what a worker holds."""
+    """A table of chunks in parts, none of them much larger than a worker may have in memory."""
     share = min(HELD_ROWS / max(_rows_in([table]), 1), HELD_BYTES / max(table.nbytes, 1))
     step = max(1, int(table.num_rows * share))
     for start in range(0, table.num_rows, step):
@@ -229,8 +231,8 @@ def _rows_in(chunks: Sequence[pa.Table]) -> int:
 
 
 def _whole_entities(held: pa.Table) -> tuple[pa.Table, list[pa.Table]]:
-    """The chunks of all entities but the last, which may go on, and those of the last; all and none where there is
-    just one."""
+    """The chunks of all entities but the last, which may continue, and those of the last. If there is only one entity,
+    all chunks and none."""
     entity = held["entity"].combine_chunks()
     last = pc.index(entity, entity[-1]).as_py()
     return (held.slice(0, last), [held.slice(last)]) if last else (held, [])

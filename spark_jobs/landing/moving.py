@@ -1,8 +1,8 @@
-"""Landed files that lie elsewhere now: the ledger follows them, and nothing of them lands again.
+"""Landed files that are elsewhere now: the ledger follows them, and none of their rows lands again.
 
-A file is one that has landed if it has its bytes, belongs to its drop, and that one is not among the drop's files any
-more: it was renamed, or `landing.path` names another folder. It keeps its row ids. Where the same rows come in files
-that are cut otherwise, only a `delta_id` tells that they are the same; without one they are refused.
+A listed file is a landed one that was moved if it has its bytes and its drop, and the landed one is no longer among the
+drop's files: it was renamed, or `landing.path` names another folder. It keeps its row ids. If the same rows come in
+files that are cut differently, only a `delta_id` shows that they are the same; without one they are refused.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 
 class FilesCutAnew(TidemarkError):
-    """New files have the rows of landed ones that are gone, and nothing tells that they are the same. Facts: `source`,
-    `gone`, `new`."""
+    """New files have the rows of landed ones that are gone, and no `delta_id` shows that they are the same. Facts:
+    `source`, `gone`, `new`."""
 
     code = "files_cut_anew"
 
 
 def moved_files(source: Source, listed: Iterable[LandingFile], before: Mapping[str, Version]) -> dict[str, str]:
-    """Files that have landed under another path, which is none of their drop's any more: the path then and now.
+    """The old and new paths of files that have landed under another path, which is no longer one of their drop's files.
 
-    A file that has no bytes is no other file. One that was taken back, and renamed where it lies, comes as a new one;
-    where the whole landing has moved it stays taken back.
+    An empty file never matches. A file that was taken back, and renamed in its folder, comes as a new one; if the whole
+    landing has moved, it stays taken back.
     """
     files = list(listed)
     paths = {file.path for file in files}
@@ -59,15 +59,15 @@ def moved_files(source: Source, listed: Iterable[LandingFile], before: Mapping[s
 
 
 def _in_landing(source: Source, version: Version) -> bool:
-    """Whether a file of this path would be one of its drop's, by the source's `landing.path` as it is now."""
+    """True if a file of this path would be one of its drop's files, by the source's present `landing.path`."""
     folder, _, pattern = source.drops.path(source.path, version.seq_no).rpartition("/")
     its_folder, _, its_name = version.path.rpartition("/")
     return its_folder == folder and fnmatch.fnmatchcase(its_name, pattern)
 
 
 def refuse_cut_anew(lake: Lake, source: Source, surveyed: Survey, listed: Iterable[LandingFile]) -> None:
-    """Refuse new files that repeat landed ones which are gone: all rows of a new one are in those, or all rows of one
-    of those are in the new ones. Nothing to refuse where rows have a `delta_id`.
+    """Refuse new files that repeat landed ones which are gone. Either all rows of a new file are in the landed ones, or
+    all rows of a landed one are in the new files. Nothing is refused if rows have a `delta_id`.
 
     Raises:
         FilesCutAnew: there are such files.
@@ -99,7 +99,7 @@ def _texts(rows: DataFrame, source: Source) -> DataFrame:
 
 
 def _contained(files: DataFrame, others: DataFrame) -> list[str]:
-    """The files that have rows, and none that is not among `others`."""
+    """The files that have rows, all of which are among `others`, too."""
     with_rows = files.select("file").distinct()
     more = files.join(others.select("text"), "text", "left_anti").select("file").distinct()
     return sorted(row.file for row in with_rows.join(more, "file", "left_anti").collect())

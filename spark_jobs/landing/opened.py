@@ -3,10 +3,9 @@
 A landing directory is a local path, or a URI: `s3a://bucket/folder` (or `s3://`), `hdfs://`, `gs://`, `abfss://`.
 Workers read remote files themselves, block by block, so that no file has to fit into memory. Credentials and endpoints
 come from the environment, as the file system's own clients take them (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …), or
-stand in the URI's query (`s3a://bucket/folder?endpoint_override=…&scheme=http`).
+from the URI's query (`s3a://bucket/folder?endpoint_override=…&scheme=http`).
 
-A file system that does not answer says nothing about its files: it fails the run, so that a retry finds them, and never
-puts a file into quarantine.
+A file system that does not answer fails the run, so that a retry finds its files. It never puts a file into quarantine.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from spark_jobs.errors import TidemarkError
 
 _NO_BLOCKING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe would wait for its writer
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
-"""Hadoop's names of file systems that Arrow calls otherwise."""
+"""Hadoop's names of file systems that have other names in Arrow."""
 
 
 class UnusableFileError(Exception):
@@ -47,15 +46,16 @@ class LandingUnreachable(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """An open, seekable file. `status()` is its size in bytes and the time of its last change in ns, as they are now;
-    it raises UnusableFileError where the place no longer holds a file."""
+    """An open, seekable file. `status()` gives its present size in bytes and the time of its last change in
+    nanoseconds; it raises UnusableFileError if the file is no longer there."""
 
     raw: IO[bytes]
     status: Callable[[], tuple[int, int]]
 
 
 def is_remote(place: str | Path) -> bool:
-    """Whether a landing directory or file is a URI; `file:` is not, a folder of this machine has its own checks."""
+    """True if a landing directory or file is a URI of another file system. `file:` is not, since a folder of this
+    machine has its own checks."""
     return "://" in str(place) and not str(place).startswith("file:")
 
 
@@ -67,7 +67,7 @@ def local_path(place: str | Path) -> Path:
 
 @contextmanager
 def open_file(location: str | Path) -> Iterator[OpenedFile]:
-    """The file at `location`, as `LandingFile` names it. Raises UnusableFileError."""
+    """The file at `location`, open for reading; see `LandingFile.location`. Raises UnusableFileError."""
     with _open_remote(str(location)) if is_remote(location) else _open_local(location) as opened:
         yield opened
 
@@ -85,7 +85,7 @@ def remote_folder(uri: str) -> tuple[fs.FileSystem, str]:
 
 @contextmanager
 def reaching(uri: str) -> Iterator[None]:
-    """Turn what a remote file system fails with into LandingUnreachable."""
+    """Turn the errors of a remote file system in the block into LandingUnreachable."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -138,7 +138,8 @@ def _remote_status(system: fs.FileSystem, path: str, uri: str) -> tuple[int, int
 
 
 class _Remote(io.RawIOBase):
-    """A remote file whose failures are no OSError, which would say that the file itself cannot be read."""
+    """A remote file that raises no OSError if its file system fails: an OSError would mean that the file itself can't
+    be read."""
 
     def __init__(self, raw: pa.NativeFile, uri: str) -> None:
         self._raw, self._uri = raw, uri

@@ -1,4 +1,5 @@
-"""Files of a format that a plugin reads: its records as lines of NDJSON, which are read like those of any source."""
+"""Files of a format that a plugin reads. Their records become lines of NDJSON, which are read like those of any
+source."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ _BLOCK_BYTES = 1 << 20
 
 
 def parsed(parser: Parser, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The records of a file's blocks as blocks of lines, one record a line.
+    """The records of a file's blocks, as blocks of lines with one record each.
 
     Raises:
-        UnusableFileError: the parser raises, or gives something else than records.
+        UnusableFileError: the parser raises, or returns something other than records.
     """
     ready = bytearray()
     number = 0

@@ -1,4 +1,4 @@
-"""What has landed but is not in the trace yet: the rows of landings beyond the last one that was appended."""
+"""Rows that have landed but are not in the trace yet: those of landings beyond the last one that was appended."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChunkRows:
-    """Chunks as rows, by pyarrow; parts of them may be sent to tasks. `n_rows`: how many rows there are."""
+    """The rows of chunks, read by pyarrow; parts of them may be sent to tasks. `n_rows`: the number of rows."""
 
     source: Source
     stored: StoredRows
     n_rows: int
 
     def split(self, most_rows: int) -> list[ChunkRows]:
-        """Parts of about so many rows."""
+        """Parts of about `most_rows` rows."""
         rows_a_chunk = -(-self.n_rows // max(self.stored.n_rows, 1)) or 1
         parts = self.stored.split(max(most_rows // rows_a_chunk, 1))
         return [replace(self, stored=part, n_rows=part.n_rows * rows_a_chunk) for part in parts]
 
     def tables(self) -> Iterator[pa.Table]:
-        """The columns of `tables.row_columns`, and `diff`, some rows at a time."""
+        """The rows, some at a time: the columns of `tables.row_columns`, and `diff`."""
         arrays = self._arrays
         for table in self._read.tables():
             rows = rows_of(table, rows="rows", arrays=arrays, same=("entity", "diff"))
@@ -46,12 +46,12 @@ class ChunkRows:
 
     @property
     def n_bytes(self) -> int:
-        """See `StoredRows.n_bytes`."""
+        """The bytes of the columns that are read; see `StoredRows.n_bytes`."""
         return self._read.n_bytes
 
     @property
     def _arrays(self) -> dict[str, str]:
-        """Columns of rows, and under which names chunks have them."""
+        """Columns of rows -> their names in chunks."""
         columns = [c.name for c in row_columns(self.source) if c.name not in ("seq_no", "entity")]
         return {name: PLURAL.get(name, name) for name in columns}
 
@@ -61,15 +61,15 @@ class ChunkRows:
 
 
 PLURAL = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids"}
-"""Columns of a row that chunks have under another name."""
+"""Columns of a row -> their names in chunks, where these differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Rows to append to the trace (None: nothing landed), and the landings of the ledger that are not in it yet, oldest
-    first, with the drops that they are about.
+    """Rows to append to the trace (None: nothing landed), and the landings in the ledger that are not in the trace yet,
+    oldest first, with their drops.
 
-    `has_repeats`: some of the rows may be of the same row, which came and went.
+    `has_repeats`: true if a row may be among the rows more than once, since it came and went.
     """
 
     rows: ChunkRows | None
@@ -79,7 +79,7 @@ class Pending:
 
 
 def pending_updates(lake: Lake, source: Source, landed_through: int) -> Pending:
-    """The rows of every landing of the ledger beyond `landed_through`."""
+    """The rows of every landing in the ledger beyond `landed_through`."""
     found = pending_landings(lake, source, landed_through)
     drops = tuple(sorted({n for landing in found.values() for n in landing.drops}))
     with_rows = [number for number, landing in found.items() if landing.n_updates]
@@ -98,11 +98,11 @@ def chunk_rows(lake: Lake, source: Source) -> DataFrame:
 
 
 def rows_of_chunks(held: DataFrame, source: Source, **more: Column) -> DataFrame:
-    """Chunks as rows, in the order of the chunks: the columns of `tables.row_columns`, `diff`, and what `more` arrays
-    say of each row."""
+    """Chunks as rows, in the order of the chunks: the columns of `tables.row_columns`, `diff`, and an element of each
+    of the arrays `more`."""
     alone = ("seq_no", "entity")
     in_arrays = [c for c in row_columns(source) if c.name not in alone]
-    # a chunk none of whose rows has a value holds no array: zipping needs one all the same
+    # a chunk without any value of a column stores no array of it, but zipping needs one
     arrays = [
         F.coalesce(PLURAL.get(c.name, c.name), F.array_repeat(F.lit(None).cast(c.type), F.col("rows"))).alias(c.name)
         for c in in_arrays

@@ -1,4 +1,5 @@
-"""The places of files among row ids: which file and line a row id stands for, and that no two files share one."""
+"""The places of files among row ids: they give the file and line of a row id, and ensure that no two files share an
+id."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class RowIdsShared(TidemarkError):
 
 @dataclass(frozen=True)
 class Places:
-    """Files by their row ids, each `[firsts, lasts]`: ascending, and no two with an id in common."""
+    """Files by their ranges of row ids `[firsts, lasts]`, both included: ascending, and no two with an id in common."""
 
     firsts: npt.NDArray[np.int64]
     lasts: npt.NDArray[np.int64]
@@ -39,7 +40,7 @@ class Places:
         """The places of these files.
 
         Raises:
-            RowIdsShared: two of them overlap.
+            RowIdsShared: the ranges of two files overlap.
         """
         placed = sorted(
             (v.first_row_id, v.last_row_id, v.path)
@@ -53,12 +54,12 @@ class Places:
         return cls(firsts, lasts, tuple(path for _, _, path in placed))
 
     def files(self, row_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """For each row id the index of its file in `paths`, -1 for an id that no file has."""
+        """The index in `paths` of the file of each row id, -1 for an id that no file has."""
         before = np.searchsorted(self.firsts, row_ids, "right") - 1
         return np.where((before >= 0) & (row_ids <= self.lasts[before]), before, -1) if self.paths else before
 
     def located(self, rows: DataFrame) -> DataFrame:
-        """The rows whose column `row_id` is one of these files', with `file` and `line`."""
+        """The rows whose `row_id` belongs to one of these files, with `file` and `line`."""
         # a file's ids are fewer than those with the same upper bits, so it has one or two of these: the join is on an
         # equal value, and compares a row with the few files that are as near to it
         near = [

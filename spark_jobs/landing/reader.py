@@ -1,4 +1,4 @@
-"""Files become rows: the Spark side of reading a drop, under classic Spark and Spark Connect alike."""
+"""Reading files into rows: the Spark side of reading a drop, under classic Spark and Spark Connect alike."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MOST_TASKS = 64
-"""Tasks that read files. A file is one task's; where there are more files, a task reads several, one after another."""
+"""The most tasks that read files. One task reads a whole file; if there are more files, a task reads several, one after
+another."""
 
 
 def read_files(
@@ -27,11 +28,11 @@ def read_files(
 ) -> DataFrame:
     """One row per record of `files`, good or rejected, and one row without a line per file that is rejected whole.
 
-    Columns: `seq_no`, `file` (relative to the landing directory), `line` (1 is the file's first; of Parquet the row),
-    `row_id`; `entity`, `event_time`, `arrival`, `delta_id` (null where the source declares none),
-    `t_<timeline>`, `c_<column>`, `extra` (what undeclared columns hold); and `rule`, `reason`, `raw`, null in a good
-    row. In a rejected one all but the first four and the last three are null. A file has either rows or the row that
-    rejects it, never both.
+    Columns: `seq_no`, `file` (relative to the landing directory), `line` (the file's first is 1; the row of a Parquet
+    file), `row_id`; `entity`, `event_time`, `arrival`, `delta_id` (null if the source declares none), `t_<timeline>`,
+    `c_<column>`, `extra` (the values of undeclared columns); and `rule`, `reason`, `raw`, null in a good row. In a
+    rejected one all but the first four and the last three are null. A file has either rows or the row that rejects it,
+    never both.
     """
     spec = record_spec(source, erased)
     read = partial(read_listed_files, files=tuple(files), form=source.landing.form, spec=spec)

@@ -1,4 +1,4 @@
-"""From a source file to what the record kernels need of it: plain data that travels to Python workers."""
+"""The part of a source file that the record kernels need, as plain data that is sent to Python workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_jobs.sources import Between, DataCheck, In, Lateness, Matches, NotNul
 
 
 def record_spec(source: Source, erased: Erasures | None = None) -> RecordSpec:
-    """How the records of `source` become rows; nothing is kept of `erased` entities."""
+    """The specification by which the records of `source` become rows; nothing is kept of `erased` entities."""
     dialect = source.landing.dialect()
     columns = tuple(
         ColumnSpec(
@@ -55,7 +55,7 @@ def record_spec(source: Source, erased: Erasures | None = None) -> RecordSpec:
 
 
 def _row_check(source: Source, name: str, check: DataCheck) -> RowCheck:
-    """A check whose breakers go to quarantine."""
+    """The check of rows for the kernels; rows that break it are quarantined."""
     if isinstance(check, NotNull):
         return RowCheck(name, "not_null", check.in_words, check.column)
     if isinstance(check, Lateness):

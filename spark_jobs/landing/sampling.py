@@ -1,4 +1,4 @@
-"""Sample files as they lie around: how they are written, and the cells of their columns."""
+"""Sample files of unknown formats: how they are written, and the cells of their columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from spark_jobs.landing.worker import Expansion, Hashed, plain_blocks
 from spark_jobs.plugins.code import Format
 
 SAMPLE_ROWS = 100_000
-"""Records of each file that types are guessed from; the check reads all."""
+"""Records of each file from which types are guessed; the check reads all."""
 _SAMPLE_BYTES = 256 << 20
 _MOST_EXPANSION = 2_000
 _BOMS = (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")
@@ -49,10 +49,10 @@ _EXTENSIONS = ("arrow.uuid", "arrow.json")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a file holds: of each column its cells, record by record, those without a value too.
+    """The content of a sample file: the cells of each column, record by record, including those without a value.
 
-    `landing` are the keys of a source file's landing that say how it is written; `types` what a schema says of columns.
-    `partial` are columns that some record lacks, `left_out` those that no column can be declared for.
+    `landing`: the keys of a source file's landing that describe how the file is written. `types`: the columns' types in
+    the file's own schema. `partial`: columns that some record lacks. `left_out`: columns that can't be declared.
     """
 
     form: Format
@@ -68,7 +68,7 @@ def read_sample(path: Path) -> Sample:
     """The first records of a file of CSV, NDJSON, JSON or Parquet, compressed or not.
 
     Raises:
-        ParameterError: the file is another, can't be read, or has no record.
+        ParameterError: the file has another format, can't be read, or has no record.
     """
     try:
         with path.open("rb") as opened:
@@ -89,7 +89,7 @@ def read_sample(path: Path) -> Sample:
 
 
 def _text(path: Path) -> tuple[str, str]:
-    """The encoding that a source file has to name, and the beginning of the text, whole lines."""
+    """The encoding that a source file has to name, and the beginning of the text, in whole lines."""
     with path.open("rb", buffering=0) as raw:
         blocks = plain_blocks(Hashed(raw), Expansion(path.stat().st_size, _MOST_EXPANSION))
         head, lines = b"", 0
@@ -123,7 +123,7 @@ def _parquet(path: Path) -> Sample:
         texts = column_texts(batches[0][name]) if batches else []
         kind = TEXT if types[name] == "string" else LITERAL
         columns[name] = [(NULL, "") if text is None else (kind, text) for text in texts]
-    # what is text there may be a number or a time all the same
+    # a column of text may still have numbers or times
     said = {name: kind for name, kind in types.items() if kind not in ("", "string")}
     left_out = tuple(name for name, kind in types.items() if not kind)
     return Sample("parquet", batches[0].num_rows if batches else 0, columns, types=said, left_out=left_out)
@@ -175,7 +175,7 @@ def _json(path: Path, form: Format, lines: Iterable[str], written: dict[str, str
 
 
 def _envelope(records: Sequence[str]) -> Envelope | None:
-    """The envelope in which the first of the records is that reads as an event."""
+    """The envelope of the first record that reads as an event in one of the known envelopes; None if no record does."""
     for record in records[:100]:
         for envelope in _ENVELOPES:
             if isinstance(parse_object(record, RecordSpec((), (), (), "", envelope=envelope)), dict):

@@ -1,7 +1,7 @@
-"""What counts now of a source in bronze: rows in chunks, rows in duplicates, records in quarantine.
+"""The rows and records of a source that count in bronze now: rows in chunks, rows in duplicates, records in quarantine.
 
-All of it is appended: what went is there a second time with diff -1, under the landing that took it back. A row in
-chunks stands iff no later landing than the one it came by took its id back.
+All of them are appended: a row that went is there a second time with diff -1, under the landing that took it back. A
+row in chunks stands iff no landing after the one that brought it took its id back.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 REJECT = ("seq_no", "file", "line", "rule", "reason", "raw", "last_line", "records")
-"""What tells two rejected records, or ranges of them, apart."""
+"""The columns that identify a rejected record, or a range of them."""
 DUPLICATE = ("seq_no", "file", "line", "row_id", "delta_id", "counted_row_id", "conflict", "row")
-"""What tells two duplicates apart."""
+"""The columns that identify a duplicate."""
 
 
 def standing_rows(lake: Lake, source: Source, condition: Column | None = None) -> DataFrame:
-    """Rows in chunks that count, with the columns of `tables.row_columns`; those that meet `condition`, which must
-    follow from the row alone."""
+    """The rows in chunks that count, with the columns of `tables.row_columns`. `condition`, if given, selects rows; it
+    must depend on the row alone."""
     rows = chunk_rows(lake, source).where(ledger.is_counted(lake, source))
     return _not_taken_back(rows if condition is None else rows.where(condition)).select(
         *[column.name for column in row_columns(source)]
@@ -43,7 +43,7 @@ def standing_rows(lake: Lake, source: Source, condition: Column | None = None) -
 
 
 def identities(lake: Lake, source: Source, wanted: BloomFilter) -> DataFrame:
-    """`row_id` and `delta_id` of every row that came to or left chunks, with `diff` and `landing`: of those whose
+    """`row_id` and `delta_id` of every row that came to or left chunks, with `diff` and `landing`; only rows whose
     delta_ids pass the filter."""
     landed = lake.read(chunks(source)).where(ledger.is_counted(lake, source))
     landings = F.expr(LANDING_OF_ROWS).alias("landings")
@@ -67,11 +67,11 @@ def _passing(batches: Iterable[pa.RecordBatch], *, wanted: BloomFilter) -> Itera
 
 
 STANDS = "came IS NOT NULL AND (went IS NULL OR came >= went)"
-"""SQL: whether a row stands, by its `stories`: as `_not_taken_back`, in one pass over the table."""
+"""SQL condition: a row stands, by its `stories`. It agrees with `_not_taken_back`, in one pass over the table."""
 
 
 def stories() -> list[Column]:
-    """Aggregates over all `identities` of a row: by which landing it `came`, and `went`, last."""
+    """Aggregates over all `identities` of a row: the last landings by which it `came` and `went`."""
     of = {"came": "diff > 0", "went": "diff < 0"}
     return [F.max(F.when(F.expr(sign), F.col("landing"))).alias(what) for what, sign in of.items()]
 
@@ -83,17 +83,18 @@ def _not_taken_back(rows: DataFrame) -> DataFrame:
 
 
 def standing_duplicates(lake: Lake, source: Source) -> DataFrame:
-    """Rows in duplicates: the columns `DUPLICATE`."""
+    """The rows in duplicates now, with the columns `DUPLICATE`."""
     return _open(lake, source, DUPLICATES, DUPLICATE)
 
 
 def standing_rejects(lake: Lake, source: Source) -> DataFrame:
-    """Records in quarantine: the columns `REJECT`."""
+    """The records in quarantine now, with the columns `REJECT`."""
     return _open(lake, source, QUARANTINE, REJECT)
 
 
 def rejects_of_drops(lake: Lake, source: Source, drops: Iterable[int], rules: Iterable[str]) -> pa.Table:
-    """Records of these drops in quarantine for one of these rules: the columns `REJECT`. Read without Spark."""
+    """The records of these drops that are in quarantine for one of these rules, with the columns `REJECT`. Read without
+    Spark."""
     of_drops = pc.field("seq_no").isin(pa.array(list(drops), pa.int64()))
     of_rules = pc.field("rule").isin(pa.array(list(rules), pa.string()))
     # what others wrote does not count

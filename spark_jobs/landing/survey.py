@@ -1,7 +1,7 @@
-"""What the files that are there say against the ledger: which to read, which go.
+"""The comparison of the listed files with the ledger: which to read, and which to take back.
 
-A file that the ledger knows keeps its row ids, whatever they are made of: files that an older version landed by their
-rank, too.
+A file in the ledger keeps its row ids, however they were made; this includes files that an older version landed by
+their rank.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from spark_jobs.landing.ledger import RETRACTED, Version
 
 @dataclass(frozen=True)
 class Survey:
-    """What a landing has to do.
+    """The work of a landing.
 
-    `read`: files to read. `before`: what the ledger says of every file of the drops. `retracted`: those to take back.
-    `known`: how many listed files are left as they are.
+    `read`: files to read. `before`: the ledger's versions of all files of the drops. `retracted`: versions to take
+    back. `known`: number of listed files that are left as they are.
     """
 
     read: list[LandingFile]
@@ -28,17 +28,17 @@ class Survey:
 
     @property
     def changed(self) -> list[str]:
-        """Files to read of which the ledger knows a version."""
+        """The paths of files to read of which the ledger has a version."""
         return [file.path for file in self.read if file.path in self.before]
 
     @property
     def only_adds(self) -> bool:
-        """Whether nothing that has landed is concerned."""
+        """True if the landing concerns nothing that has landed."""
         return not (self.changed or self.retracted)
 
     @property
     def has_work(self) -> bool:
-        """Whether there is anything to land."""
+        """True if there is anything to land."""
         return bool(self.read) or not self.only_adds
 
 
@@ -50,10 +50,10 @@ def survey(
     again: Collection[str] | None = (),
     brought_back: bool = False,
 ) -> Survey:
-    """Hold the files of some drops against the ledger's versions of all files of these drops.
+    """Compare the files of some drops with the ledger's versions of all files of these drops.
 
-    `chosen`: paths that the landing is about, others are left aside (None: all). `again`: paths to read whether or
-    not their bytes changed (None: all). `brought_back`: a retracted file that is chosen comes back as it is.
+    `chosen`: the paths that the landing is about; others are left as they are (None: all). `again`: paths to read even
+    if their bytes did not change (None: all). `brought_back`: a retracted file that is chosen comes back as it is.
     """
 
     def stays_out(file: LandingFile) -> bool:
@@ -76,7 +76,7 @@ def survey(
 
 
 def survey_retraction(listed: Iterable[LandingFile], before: Mapping[str, Version], paths: Collection[str]) -> Survey:
-    """What taking back these files asks for."""
+    """The work of taking back the files at these paths."""
     retracted = [v for p, v in before.items() if p in paths and v.kind != RETRACTED]
     gone = {v.path for v in retracted}
     others = survey((file for file in listed if file.path not in gone), before, chosen=())

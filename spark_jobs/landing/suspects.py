@@ -1,8 +1,8 @@
-"""Which delta_ids may be contested: those that a new row may share with another one, new or landed.
+"""Suspects: the delta_ids that may be contested, since a new row may share them with another row, new or landed.
 
-Next to none are, on most days, and to find that out takes no exchange of rows: new rows are compared by hashes of 64
-bits, and of what has landed the delta_ids alone are read, and let through a Bloom filter of the new ones. Only rows of
-the delta_ids that are left are brought together and compared by what they say (`counting.contest`).
+On most days hardly any delta_id is contested, and no exchange of rows is needed to find that out. New rows are compared
+by hashes of 64 bits. Of the landed rows only the delta_ids are read, and passed through a Bloom filter of the new ones.
+Only rows of the remaining delta_ids are brought together and compared by value (`counting.contest`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BYTES_HERE = 256 << 20
-"""Bytes of chunks, a fifth or less of them delta_ids, that this process goes through itself; more are read in tasks."""
+"""The most bytes of chunks' delta_ids that this process reads itself; more are read in tasks. Delta_ids are a fifth or
+less of a chunk."""
 
 
 def suspects(lake: Lake, source: Source, blocks: Blocks, first: Hashes) -> Hashes:
-    """Hashes of the delta_ids that several rows may carry, at least one of them new; `first` are the new rows' hashes
-    in the first range. Each contested delta_id's hash is among them."""
+    """The hashes of the delta_ids that several rows may carry, at least one of them new. `first`: the new rows' hashes
+    in the first range. The hash of each contested delta_id is among them."""
     landed = lake.stored(chunks(source), ["delta_ids"])
     shared = []
     for number in range(blocks.hash_ranges):
@@ -41,7 +42,7 @@ def suspects(lake: Lake, source: Source, blocks: Blocks, first: Hashes) -> Hashe
 
 
 def _landed(spark: SparkSession, landed: StoredRows, new: Hashes) -> Hashes:
-    """Those of the new hashes that a landed row has."""
+    """The hashes in `new` that a landed row has, too."""
     if not new.size or not landed.fragments:
         return new[:0]
     wanted = BloomFilter.of(new)

@@ -1,6 +1,6 @@
-"""What a Python worker does with one file: read it once, in bounded memory, and hand over its rows or its rejection.
+"""Reading one file in a Python worker: once, in bounded memory, into its rows or its rejection.
 
-A file that cannot be read to its end gives no row but one, without a line: so its rows wait (in memory, then on disk)
+A file that can't be read to its end gives a single row, without a line. So its rows wait (in memory, then on disk)
 until the last one is read and the checksum is that of the listing.
 """
 
@@ -24,13 +24,13 @@ from spark_jobs.landing.parsers import parsed
 from spark_jobs.plugins.code import Format, Parser
 
 BLOCK_BYTES = 1 << 22
-"""Bytes read at a time. 4 MiB hold some 40,000 records: smaller blocks cost calls, larger ones only memory."""
+"""Bytes that are read at a time. 4 MiB have some 40,000 records: smaller blocks cost calls, larger ones only memory."""
 WAITING_BYTES = 64 << 20
-"""Rows of a file that wait in memory; beyond it they wait on the worker's disk."""
+"""Bytes of a file's rows that wait in memory; further rows wait on the worker's disk."""
 EXPANDED_BYTES = 256 << 20
-"""What any file may take once decompressed, however small it is."""
+"""Bytes that any file may take once decompressed, however small it is."""
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-"""What files begin with that are compressed so, whatever they are called."""
+"""The first bytes of files that are compressed with gzip and zstd, whatever their names are."""
 FILE_FIELDS = (
     pa.field("seq_no", pa.int64()),
     pa.field("file", pa.string()),
@@ -69,7 +69,7 @@ def read_file(file: LandingFile, form: Format, spec: RecordSpec) -> Iterator[pa.
 
 
 def first_rows(file: LandingFile, form: Format, spec: RecordSpec) -> pa.RecordBatch | None:
-    """Some of a file's first records, whatever becomes of the file; None if there are none."""
+    """Some of a file's first records, even if the file is rejected later; None if there are none."""
     try:
         return None if file.problem else next(iter(_batches(file, form, spec)), None)
     except (FileRejectedError, UnusableFileError):
@@ -114,12 +114,12 @@ class Hashed(io.RawIOBase):
         self._ahead = b""
 
     def peek(self, size: int) -> bytes:
-        """The first bytes, which `read` gives again."""
+        """The next bytes, at most `size`, which `read` gives again."""
         self._ahead = self.read(size)
         return self._ahead
 
     def readable(self) -> bool:
-        """Whether it can be read: yes."""
+        """True: the file can be read."""
         return True
 
     def read(self, size: int = -1) -> bytes:
@@ -139,13 +139,13 @@ class Hashed(io.RawIOBase):
 
 
 class Expansion:
-    """What a file takes once decompressed, against its size."""
+    """A count of a file's bytes once decompressed, with a limit that follows from the file's size."""
 
     def __init__(self, size: int, times: int) -> None:
         self._most, self._times, self._bytes = max(EXPANDED_BYTES, size * times), times, 0
 
     def add(self, count: int) -> None:
-        """Count more bytes. Raises UnusableFileError."""
+        """Count more bytes. Raises UnusableFileError if they are too many."""
         self._bytes += count
         if self._bytes > self._most:
             expected = f"at most {self._most} bytes once decompressed: {EXPANDED_BYTES}, or {self._times} times the"
@@ -205,7 +205,7 @@ def _placed(batch: pa.RecordBatch, file: LandingFile) -> pa.RecordBatch:
 
 
 class _Waiting:
-    """Batches in order; those beyond `WAITING_BYTES` in a file without a name, which ends with the worker."""
+    """Batches in their order; beyond `WAITING_BYTES` they are written to a temporary file, which is removed on exit."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema, self._held, self._bytes = schema, list[pa.RecordBatch](), 0

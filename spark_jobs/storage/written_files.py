@@ -1,8 +1,8 @@
 """Data files of a table, written by pyarrow: in the process that runs a stage, or in the tasks of a Spark job.
 
-Files lie where Delta looks for them and count for nothing until a commit names them (see `file_commits`). Each attempt
-at a task names its files anew, so that a task which Spark tries again overwrites none; what no commit names goes with
-the next VACUUM.
+Files are written to where Delta looks for them, and count for nothing until a commit names them (see `file_commits`).
+Each attempt at a task gives its files new names, so that a task which Spark tries again overwrites none. Files that no
+commit names are removed by the next VACUUM.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ import pyarrow.parquet as pq
 from spark_jobs.storage.places import file_system
 
 MOST_ROWS_A_FILE = 1_000_000
-"""A backfill of years writes several files, each a stretch of its sort order, so that later reads skip most."""
+"""The most rows of a file. A backfill of years writes several files, each a stretch of its sort order, so that later
+reads skip most."""
 ROWS_A_GROUP = 1 << 17
-"""Rows of a row group: what a reader holds at once, and the least that a split of a file reads."""
+"""Rows of a row group: a reader has that many in memory at once, and a split of a file reads no fewer."""
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _LONGEST_BOUND = 32
-"""Characters of a text that Delta's statistics hold."""
+"""The most characters of a text in Delta's statistics."""
 _ABOVE_ALL = "\U0010ffff"
 _LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How Parquet lays out the rows of a file.
+    """The layout of a file's rows in Parquet.
 
     Args:
-        compression: of pages.
-        rows_a_group, rows_a_page: at most.
+        compression: the codec of pages.
+        rows_a_group, rows_a_page: the most rows of a row group and of a page (None: the library's limit).
     """
 
     compression: str = "snappy"
@@ -55,7 +56,7 @@ class WrittenFile:
     Args:
         path: below the table's folder.
         size: in bytes.
-        modified_ms: when it was written, in milliseconds since 1970.
+        modified_ms: the time at which it was written, in milliseconds since 1970.
         partition: the values of the partition columns.
         stats: Delta's statistics, as JSON.
     """
@@ -68,22 +69,22 @@ class WrittenFile:
 
     @property
     def rows(self) -> int:
-        """How many it has."""
+        """The number of its rows."""
         return int(json.loads(self.stats)["numRecords"])
 
 
 def as_plain(files: Iterable[WrittenFile]) -> list[dict[str, Any]]:
-    """Files as they travel from a task to the process that commits."""
+    """Files as plain values, to be sent from a task to the process that commits."""
     return [asdict(file) for file in files]
 
 
 @dataclass(frozen=True)
 class Destination:
-    """Where and how the files of a table are written; it may be sent to other processes.
+    """The place and layout of a table's new files; it may be sent to other processes.
 
     Args:
         place: the table's folder.
-        options: what opens it, see `places`.
+        options: the storage options to open it, see `places`.
         schema: the table's columns, those of its partitions among them.
         partitions: the partition columns.
         bounded: the columns whose least and greatest values go into the statistics.
@@ -97,8 +98,8 @@ class Destination:
     layout: Layout = field(default_factory=Layout)
 
     def write(self, tables: Iterable[pa.Table]) -> list[WrittenFile]:
-        """Write the tables in their order; columns are taken by name, one that they lack is null. Returns the files,
-        none for no rows."""
+        """Write the tables in their order. Columns are taken by name; one that a table lacks is null. Returns the
+        files, which are none if there are no rows."""
         writers: dict[tuple[str | None, ...], _Writer] = {}
         with ExitStack() as stack:
             for table in tables:
@@ -168,7 +169,7 @@ class _Writer:
             self._give_up()
 
     def add(self, rows: pa.Table) -> None:
-        """Some rows more."""
+        """Add rows to the file that is being written."""
         self._waiting.append(self._to.fitted(rows))
         if sum(part.num_rows for part in self._waiting) >= self._to.layout.rows_a_group:
             self._flush()
@@ -226,8 +227,8 @@ class _Writer:
         self._described.clear()
 
     def _give_up(self) -> None:
-        """Close a file that stands open after an error, and is in no log. The error says what there is to say: a second
-        one would take its place, or be raised where pyarrow forgets the writer and nobody hears it."""
+        """Close a file that an error left open, and that no log names. That error has the cause. A second error would
+        replace it, or be raised where pyarrow forgets the writer and nobody hears of it."""
         if self._open is not None:
             with suppress(OSError, RuntimeError):
                 self._open.close()
@@ -239,7 +240,7 @@ def _escaped(value: str | None) -> str:
 
 
 def _leaf(field: pa.Field) -> str:
-    """A column by its path in Parquet's schema."""
+    """The path of a column in Parquet's schema."""
     return f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name
 
 
@@ -249,14 +250,14 @@ def _element(field: pa.Field) -> pa.DataType:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    """Whether values are whole or floating point numbers or times, as Parquet has them."""
+    """True if Parquet stores values of this type as whole or floating point numbers, as it does times."""
     is_whole = pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind)
     return is_whole or pa.types.is_floating(kind)
 
 
 def statistics(of_file: pq.FileMetaData, bounded: Sequence[str]) -> str:
-    """Delta's statistics of a file: its rows, and of the columns `bounded` the nulls and the bounds that Delta knows a
-    form of (whole numbers, texts, dates, times)."""
+    """Delta's statistics of a file, as JSON: the number of its rows and, for the columns `bounded`, the nulls and
+    bounds. Only whole numbers, texts, dates and times have bounds."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -280,7 +281,7 @@ def statistics(of_file: pq.FileMetaData, bounded: Sequence[str]) -> str:
 
 
 def _low(value: Any) -> Any:
-    """The lower bound as the log has it: Delta knows milliseconds, and the beginning of a text."""
+    """The lower bound as the log has it: Delta stores times in milliseconds, and the beginning of a text."""
     if isinstance(value, str):
         return value[:_LONGEST_BOUND]
     return _instant(value) if isinstance(value, datetime) else _plain(value)
