@@ -49,8 +49,8 @@ class Writer:
         seq_no: int,
         prefix: str,
     ) -> Changes:
-        """Write the rows of `lines` that are not in the files `before` (each with its location), and rewrite the files
-        of `leaving` that have rows which are not in `lines`."""
+        """Write the rows of `lines` that are not in the files `before`, each given with its location. Rewrite the files
+        of `leaving` without their rows that are not in `lines`, if they have any."""
         if not before:
             added = self.add(lines, seq_no, prefix)
             return Changes(added, sum(file.rows for file in added), 0)

@@ -51,7 +51,7 @@ class Connection:
         for key, value in self.options.items():
             if any(word in key.lower() for word in _SECRET) and len(value) >= _SHORTEST_SECRET:
                 yield value
-                # of a JAAS configuration each quoted value may be one
+                # each quoted value of a JAAS configuration may be a secret
                 yield from (part for part in value.split('"')[1::2] if len(part) >= _SHORTEST_SECRET)
         query = self.options.get("url", "").partition("?")[2]
         for pair in query.split("&"):

@@ -59,7 +59,7 @@ class Extraction:
         done = {reading.seq_no for reading in self.readings.all if reading.run_id == self.run_id}
         unread = [n for n in drops if (reread and n not in done) or not (self.readings.of_drop(n) or n in landed)]
         if unread:
-            # a run may have been killed when its readings counted and its files had no names yet
+            # a run may have been killed after its readings counted, before its files had their names
             reveal(self.readings.of_last_run, self._landing)
             if not self.plan:
                 sweep(self.readings, unread, self._landing, self.source)
@@ -106,7 +106,7 @@ class Extraction:
         if lines is not None:
             compared = table.compared(seq_no, self.readings)
             lost = [file for file in compared if not self._is_there(file)]
-            # what is gone and has landed stays landed, so its rows must be known; the others are read anew
+            # the rows of a lost file that has landed stay landed, so they must be known; other lost files are read anew
             check_there((file for file in lost if file.seq_no not in new), self._landing, self.source)
             before = [(file, self._place(file)) for file in compared if file not in lost]
             leaving = [file for file in table.leaves(seq_no, self.readings, reread=reread) if file not in lost]

@@ -58,7 +58,7 @@ class Written:
     def __init__(self, path: str, raw: IO[bytes], hidden: str) -> None:
         self.path, self.hidden, self.rows, self.lines = path, hidden, 0, 0
         self._counted = _Counted(raw)
-        # level 1: rows are written faster than a database gives them; no name and no time: equal rows, equal bytes
+        # level 1: faster than a database gives rows; no name and no time in the head: equal rows give equal bytes
         self._packed = gzip.GzipFile("", "wb", 1, self._counted, mtime=0)
 
     def add(self, line: bytes) -> None:

@@ -45,7 +45,7 @@ class LineMaker:
             return _no_record(value)
         if self.header:
             return self._of_csv(value, message)
-        # between the tokens of JSON a line end is a blank; within a text it can't stand
+        # between the tokens of JSON a line end is a blank; within a text of JSON it is not allowed
         line = value.replace(b"\n", b" ").replace(b"\r", b" ").strip(_BLANK)
         if not self.metadata or not line.startswith(b"{"):
             return line

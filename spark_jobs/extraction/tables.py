@@ -142,7 +142,7 @@ class Table:
         line = F.to_json(F.struct(*values), _FORMATS).alias("text")
         if first is None:
             return frame.select(line)
-        # in the order of the column, and in one order whatever the database says: equal rows, equal files
+        # by the column, then by the text, so that the order does not depend on the database: equal rows, equal files
         ordered = frame.select(F.col(_quoted(first)).alias("by"), line).coalesce(1).sortWithinPartitions("by", "text")
         return ordered.select("text")
 

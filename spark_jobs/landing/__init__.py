@@ -1,1 +1,1 @@
-"""Landing: the files of a drop become rows, chunks, duplicates and rejects, each file exactly once."""
+"""Landing: it makes rows, chunks, duplicates and rejects of the files of a drop, each file exactly once."""

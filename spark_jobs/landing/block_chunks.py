@@ -21,7 +21,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.written_files import Destination, WrittenFile, as_plain
 
 HELD_ROWS, HELD_BYTES = 1 << 19, 1 << 27
-"""The most rows, and their bytes, that a worker has in memory while it makes chunks, whichever it reaches first: so
+"""The most rows, and their bytes, that a worker has in memory while it makes chunks, whichever it reaches first. So
 many rows of ten columns have some 100 MB. An entity's chunks of one drop are cut here at the latest."""
 Payload = tuple[int, int, pa.Scalar]
 """Bucket, drop, and the encoded rows of a block."""

@@ -43,7 +43,7 @@ def contest(lake: Lake, source: Source, blocks: Blocks, suspected: Hashes) -> Co
     """Compare the rows whose delta_ids have the hashes `suspected`: the new rows with each other and with those that
     count."""
     wanted = BloomFilter.of(suspected)
-    # brought together once, told apart twice: by row, then by delta_id
+    # one exchange for two groupings: by row, then by delta_id
     new = blocks.identities(wanted).withColumns({"is_new": F.lit(True), **_absent("diff", "landing")})
     landed = identities(lake, source, wanted).withColumn("is_new", F.lit(False))
     both = new.unionByName(landed).repartition("delta_id")
@@ -79,8 +79,7 @@ def with_conflict(lake: Lake, source: Source, duplicates: DataFrame, new: DataFr
 
 
 def resolved(source: Source, rows: DataFrame) -> DataFrame:
-    """All given rows, with `counted_row_id` and `conflict`. Both are null in the rows that count among those with their
-    delta_id."""
+    """All given rows, with `counted_row_id` and `conflict`. Both are null in a row that counts for its delta_id."""
     if source.delta_id is None:
         nothing = {"counted_row_id": F.lit(None).cast("bigint"), "conflict": F.lit(None).cast("boolean")}
         return rows.withColumns(nothing)

@@ -1,7 +1,7 @@
 """The files of a drop: listed by name, checked against the landing directory, with a checksum for the ledger.
 
 A bad entry (a directory, a link that leads out of the landing directory, a name that is no text) does not stop the
-others: it is listed with the rule that it breaks, and becomes a row of the quarantine.
+others. It is listed with the rule that it breaks, and becomes a row of the quarantine.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _unusable(seq_no: int, path: str, unusable: UnusableFileError) -> LandingFil
 
 
 def _checked(landing: LandingDirectory, seq_no: int, path: str) -> LandingFile:
-    if not path.isprintable():  # also the sign that bytes of the name are no UTF-8
+    if not path.isprintable():  # bytes of a name that are no UTF-8 are not printable either
         raise UnusableFileError("bad_name", "expected a file name of printable UTF-8 text, found other characters")
     location = landing.location(path)
     digest = hashlib.sha256()

@@ -135,7 +135,7 @@ def _columns(samples: Sequence[Sample]) -> tuple[_Columns, dict[str, Any]]:
         landing["null_values"] = ["", *sorted(marks)]
     values = {}
     for column, header in headers.items():
-        # what stands for no value in other columns does so here
+        # a text that means no value in other columns does so here
         values[column] = _values(cells[header], kinds[column], _spec(column, header, landing, sorted(marks)))
     partial = {h for sample in samples for h in sample.partial}
     partial |= {h for h in cells for sample in samples if h not in sample.columns}
@@ -166,7 +166,7 @@ def _typed(spec: ColumnSpec, kind: Kind) -> ColumnSpec:
 def _entity(columns: _Columns, given: str | None) -> str:
     if given is not None:
         return _named(given, columns.kinds, "entity")
-    # what a row may lack is no entity; what each row has of its own or all share tells no two entities apart
+    # a column that rows lack is no entity, nor is one whose values mostly differ or are all the same
     n_rows = columns.n_rows
     named = {c: v for c, v in columns.values.items() if len(v) >= 0.95 * n_rows}
     counts = {c: len(set(named[c])) for c in columns.of_types("string", "int") if c in named}
@@ -290,8 +290,8 @@ def _name(path: Path, given: str | None) -> str:
 
 @dataclass(slots=True)
 class _Read:
-    """The result of reading all files: the number of rows, the number of rejected records by reason, the first of them,
-    the number of records that each column rejects, and the first event time."""
+    """The result of reading all files: the number of rows, and that of rejected records by reason; the first of these
+    records; the number of records that each column rejects; and the first event time."""
 
     rows: int = 0
     rejected: dict[str, int] = field(default_factory=dict)

@@ -1,9 +1,9 @@
 """Merging: the many chunks of an entity that many landings brought become few.
 
-Merged rows have been published, so that no run takes them up again by their landing (a run that was not published is
-withdrawn, and lands in the trace once more). A merged chunk keeps the landing of each row. Neither the rows that stand
-nor the landings that took rows back change. One commit replaces the chunks by the merged ones; it also removes chunks
-of attempts that never came to count.
+Merged rows have been published, so that no run takes them up again by their landing. (A run that was not published is
+withdrawn, and lands in the trace once more.) A merged chunk keeps the landing of each row. The rows that stand do not
+change, nor do the landings that took rows back. One commit replaces the chunks by the merged ones; it also removes
+chunks of attempts that never came to count.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _merge(
     inside = F.col("landing").between(before[0].first, through)
     counted = lake.read(table).where(inside).where(ledger.is_counted(lake, source))
     n_before = sum(run.chunks for run in before)
-    # of the landings themselves, not of the runs: of one whose chunks are gone there is no run
+    # by the landings, not by the runs: a landing whose chunks are gone has no run
     after = max((run.last for run in runs if run.last < before[0].first), default=0)
     rows = sum(n for landing, n in rows_by_landing.items() if after < landing <= through)
     # not `persist`: Spark plans a cached query again at every write to a table that it reads

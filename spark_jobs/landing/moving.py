@@ -1,7 +1,7 @@
 """Landed files that are elsewhere now: the ledger follows them, and none of their rows lands again.
 
 A listed file is a landed one that was moved if it has its bytes and its drop, and the landed one is no longer among the
-drop's files: it was renamed, or `landing.path` names another folder. It keeps its row ids. If the same rows come in
+drop's files. It was renamed, or `landing.path` names another folder. It keeps its row ids. If the same rows come in
 files that are cut differently, only a `delta_id` shows that they are the same; without one they are refused.
 """
 

@@ -60,8 +60,8 @@ class Places:
 
     def located(self, rows: DataFrame) -> DataFrame:
         """The rows whose `row_id` belongs to one of these files, with `file` and `line`."""
-        # a file's ids are fewer than those with the same upper bits, so it has one or two of these: the join is on an
-        # equal value, and compares a row with the few files that are as near to it
+        # a file has fewer ids than there are with the same upper bits, so its ids have one or two values of these: the
+        # join is on an equal value, and compares a row with the few files near it
         near = [
             (stretch, first, last, path)
             for first, last, path in zip(self.firsts.tolist(), self.lasts.tolist(), self.paths, strict=True)

@@ -146,7 +146,7 @@ def _elements(text: str) -> Iterator[str]:
         for lines in array_lines([text.encode()], _SAMPLE_BYTES):
             yield from lines.decode().splitlines()
     except FileRejectedError:
-        return  # the reader says so of the whole file
+        return  # the reader rejects the whole file for it
 
 
 def _json(path: Path, form: Format, lines: Iterable[str], written: dict[str, str]) -> Sample:
@@ -216,7 +216,7 @@ def _records(text: str, delimiter: str, escape: str) -> tuple[list[str], list[li
     try:
         read.extend(records)
     except csv.Error:
-        return header, read  # a quote that nothing closes: the reader says so
+        return header, read  # a quote that nothing closes: the reader reports it
     return header, read
 
 

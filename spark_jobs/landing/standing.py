@@ -97,7 +97,7 @@ def rejects_of_drops(lake: Lake, source: Source, drops: Iterable[int], rules: It
     Spark."""
     of_drops = pc.field("seq_no").isin(pa.array(list(drops), pa.int64()))
     of_rules = pc.field("rule").isin(pa.array(list(rules), pa.string()))
-    # what others wrote does not count
+    # rows of landings that are not in the ledger do not count
     counted = pc.field("landing").isin(pa.array(list(ledger.rows_by_landing(lake, source)), pa.int64()))
     where = of_drops & of_rules & counted
     rows = lake.stored(QUARANTINE, [*REJECT, "diff"], where, {"source": [source.name]}).whole()

@@ -107,7 +107,7 @@ def _changed() -> UnusableFileError:
 
 
 class Hashed(io.RawIOBase):
-    """A file whose bytes go through SHA-256 as they are read."""
+    """A file that is hashed by SHA-256 while its bytes are read."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw, self._digest = raw, hashlib.sha256()
@@ -160,7 +160,7 @@ def plain_blocks(file: Hashed, expansion: Expansion) -> Iterator[bytes]:
     codec = "gzip" if start.startswith(GZIP) else "zstd" if start == ZSTD else None
     source: Any = file
     if codec == "gzip":
-        # takes zeros behind the last member for padding, as gzip(1) does; Arrow does not
+        # Python's gzip, like gzip(1), takes zeros behind the last member for padding; Arrow does not
         source = gzip.GzipFile(fileobj=file)
     elif codec == "zstd":
         source = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec)

@@ -16,7 +16,7 @@ _LEDGER = qualified(FILES.database, FILES.table)
 
 
 def quarantine_view() -> str:
-    """`bronze.quarantine`: every record that was ever rejected, with what became of it."""
+    """`bronze.quarantine`: every record that was ever rejected, with its present state and the landings that met it."""
     identity = ("source", "seq_no", "file", "line", "rule", "reason", "raw", "last_line", "records")
     listed = ", ".join(f"h.{column}" for column in identity)
     records = (

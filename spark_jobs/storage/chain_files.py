@@ -104,7 +104,7 @@ def delta_files(spark: SparkSession, table: Table) -> DeltaFiles | None:
                 _open[key] = DeltaLog(place, options)
         return _open[key].now()
     except (OSError, TableNotFoundError, DeltaError):
-        # Spark finds it elsewhere, or says what is wrong
+        # Spark finds the table elsewhere, or raises the error
         return None
 
 

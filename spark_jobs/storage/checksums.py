@@ -83,7 +83,7 @@ def _following(checksum: dict[str, Any], log: Path, first: int, last: int) -> di
     """The checksum after the commits `first` to `last`."""
     size, files = checksum["tableSizeBytes"], checksum["numFiles"]
     described = {"metaData": checksum["metadata"], "protocol": checksum["protocol"]}
-    # Delta works out the whole state for a read of either, too; one that says neither is carried on as it is
+    # Delta computes the whole state to read either list, too; a checksum without these lists stays without them
     named = {
         kind: {each[key]: each for each in checksum[stated]}
         for kind, (stated, key) in _NAMED.items()

@@ -46,7 +46,7 @@ def commit(
     from deltalake.exceptions import CommitFailedError
 
     transactions = None if fence is None else [Transaction(fence.app_id, fence.token)]
-    # without retries of its own a commit goes to the version after the one that was read, or fails
+    # without retries of `deltalake`, a commit makes the version after the one that was read, or fails
     properties = CommitProperties(NOTED, max_commit_retries=0, app_transactions=transactions)
     for _ in range(ATTEMPTS):
         table = open_table(uri, options)
@@ -57,7 +57,7 @@ def commit(
             write(table, properties)
         except CommitFailedError:
             continue
-        # on S3 the requests for it would take as long as the job that it saves
+        # on S3 the requests for a checksum would take as long as the job that it saves
         if "://" not in uri:
             write_checksum(Path(uri), following)
             write_file_checksums(Path(uri), following)
