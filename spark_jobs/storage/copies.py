@@ -1,4 +1,4 @@
-"""Copies of published rows in tables of their own: what pins and environments are made of."""
+"""Copies of published rows in tables of their own: pins and environments are made of them."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class StoredRows:
                 )
                 batches = scanner.to_batches()
             while True:
-                # around the reading alone: what a caller raises between two batches is not about the file
+                # only around the reading: an error that a caller raises between two batches is not about the file
                 with naming_damage([fragment]):
                     batch = next(batches, None)
                 if batch is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PAGE_VALUES = 32_768
 """Values of an array column in one page. A page is the smallest unit of reading (some 50 KB of a column of
-measurements) and of compression: with 8,000 values a table of ten columns was a fifth larger than with Parquet's own
+measurements) and of compression. With 8,000 values a table of ten columns was a fifth larger than with Parquet's own
 pages."""
 
 PARQUET_ROWS = 20_000
@@ -43,7 +43,7 @@ def page_rows(rows: int, chunks: int) -> int:
 
 
 _STEADY = ("ARRAY<BIGINT>", "ARRAY<TIMESTAMP>")
-"""Types that are stored without a dictionary: row ids, times and counters move by small steps, and a step takes fewer
+"""Types that are stored without a dictionary. Row ids, times and counters move by small steps, and a step takes fewer
 bits than an index into a dictionary of all their values."""
 
 

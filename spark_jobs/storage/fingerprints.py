@@ -161,7 +161,7 @@ def change_since(uri: str, options: Mapping[str, str], source: str, noted: Finge
             return f"it ends at version {newest}: commits up to version {noted.version} are gone"
         commits = dict(_commits_from(system, noted.version))
         if noted.version not in commits:
-            return None  # a log lets commits go that a checkpoint has taken in
+            return None  # Delta removes old commits from a log that has a later checkpoint
         if _checksum(commits[noted.version]) != noted.commit:
             return f"the commit of version {noted.version} is empty or another one"
         return _foreign_change(commits, noted.version, source)

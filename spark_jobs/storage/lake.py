@@ -1,7 +1,7 @@
 """The lake: databases, tables and views of a set of sources, and the few ways to write them.
 
 Everything that a run writes is an append or the replacement of one source's partition, under the attempt's fence.
-Nothing here decides what is visible: that is `trace.published` (see `storage.views`).
+Nothing here decides which rows are visible: that is `trace.published` (see `storage.views`).
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def mark_format(lake: StandingTables) -> None:
     table = qualified(DISMISSALS.database, DISMISSALS.table)
     try:
         lake.define(f"ALTER TABLE {table} SET TBLPROPERTIES ({literal(PROPERTY)} = {literal(str(FORMAT))})")
-    except Exception:  # whatever it is: classic Spark shows Java's own error, Connect another
+    except Exception:  # of any kind: classic Spark raises Java's own error, Connect another one
         # first runs of two sources do this at once, and one commit is enough
         if check_format(lake) != str(FORMAT):
             raise

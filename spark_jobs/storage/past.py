@@ -1,13 +1,14 @@
-"""The past in SQL: table functions that answer "as it was known at T", and the changelog with what caused it.
+"""The past in SQL: table functions that answer "as it was known at T", and the changelog with the updates that caused
+it.
 
     SELECT * FROM silver.departure_delays_as_of('2013-01-02')        -- windows as they were known then
     SELECT * FROM gold.flights_as_of('2013-01-02')                   -- states as they were known then
     SELECT * FROM silver.departure_delays_changes WHERE origin = 'JFK' ORDER BY time
     SELECT * FROM silver.departure_delays_causes WHERE origin = 'JFK' AND time = …
 
-An argument is a literal to the query that calls the function, so Delta skips the files that it excludes. Without one a
-function answers for now. A time that is not published yet, below since, or before the first publication ends the query
-with the refusal's code: an answer that could still change, or that there never was, is not given.
+An argument is a literal to the query that calls the function, so Delta skips the files that it excludes. Without an
+argument a function answers for now. A time that is not published yet, below since, or before the first publication ends
+the query with the refusal's code. So no function gives an answer that could still change, or that there never was.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def publication_at(source: str) -> str:
         f"CASE WHEN q.published IS NULL THEN {nothing} WHEN at IS NULL THEN {newest} WHEN at > {newest} THEN {too_new}"
         f" WHEN at < f.since THEN {too_old} WHEN at < {first} THEN {too_early} ELSE at END"
     )
-    # the seal 1970 is that of a source of which nothing is published; every later move notes what was published then
+    # the seal 1970 means that nothing of a source is published; every later move notes the publication of its time
     since = (
         "(SELECT source, max(since) AS since, min(IF(published > timestamp_micros(0), published, NULL)) AS first"
         f" FROM {_FRONTIERS} GROUP BY source)"
@@ -165,11 +166,11 @@ def publications_view() -> str:
         "SELECT source, seal, max(max(token)) OVER (PARTITION BY source ORDER BY seal"
         f" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS withdrawn FROM {_FRONTIERS} GROUP BY source, seal"
     )
-    # the first run to seal there published; what moves the frontiers afterwards (holds, upkeep) keeps the seal
+    # the first run to seal there published; later moves of the frontiers (holds, upkeep) keep the seal
     each = (
         "SELECT source, seal AS published, max(f.reached) AS reached, min_by(f.run_id, f.token) AS run_id"
         f" FROM ({seals}) JOIN ({below}) USING (source, seal) JOIN {_FRONTIERS} f USING (source, seal)"
-        # the seal 1970 is that of a source of which nothing is published
+        # the seal 1970 means that nothing of a source is published
         " WHERE seal > timestamp_micros(0) AND f.token > coalesce(withdrawn, -1) GROUP BY source, seal"
     )
     before = "lag({}) OVER (PARTITION BY source ORDER BY published)"

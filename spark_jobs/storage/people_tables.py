@@ -1,4 +1,4 @@
-"""Tables of what people do beside runs: pins of published tables, dismissals of records in quarantine, erasures, and
+"""Tables of people's actions beside runs: pins of published tables, dismissals of records in quarantine, erasures, and
 changes of whole sources."""
 
 from __future__ import annotations

@@ -72,9 +72,9 @@ class _Read:
 def misread_rows(
     uri: str, options: Mapping[str, str], columns: Sequence[str], partitions: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    """The differences between files read whole and the log's statistics of them, and between their rows and those of
-    the skipping reader, under a filter that all of them meet. Each has a `file` or `column`, and the difference as
-    `found`.
+    """The differences that reading whole files shows. Each file is compared with the log's statistics of it. The rows
+    of all files are compared with those that the skipping reader finds under a filter that all of them meet. Each
+    difference has a `file` or `column`, and the text `found`.
 
     Args:
         uri: the table's folder.

@@ -1,5 +1,5 @@
-"""Records: small tables that say what counts (the ledger, the frontiers, the publication, erasures, what was checked),
-read and written without a Spark job.
+"""Records: small tables that decide what counts (the ledger, the frontiers, the publication, erasures, checks), read
+and written without a Spark job.
 
 `deltalake` opens such a table in some milliseconds and commits to it in ten; Spark takes half a second for either.
 Spark creates their tables, and commits nothing to them afterwards. Of two commits that meet, whoever makes them, one is

@@ -188,7 +188,7 @@ def forget_versions(uri: str, options: Mapping[str, str], source: str | None = N
     now_ms = int(time.time() * 1000)
 
     def touch(table: DeltaTable, properties: CommitProperties) -> None:
-        # the newest commit then names no rows: no bound of removed rows is left in the log
+        # the newest commit then adds no file: once older ones are gone, the log has no bounds of removed rows
         noted = {FORGOTTEN: str(now_ms)}
         table.alter.set_table_properties(noted, raise_if_not_exists=False, commit_properties=properties)
 

@@ -28,7 +28,8 @@ class ShownMarts:
     """The versions of a source's marts that people see.
 
     published_us: the publication that all of them show; None while a mart that failed shows an earlier one. project:
-    the models and tests by which they were built. versions: the version of each mart's table that is shown.
+    the version of the models and tests by which they were built. versions: the version of each mart's table that is
+    shown.
     """
 
     published_us: int | None = None
@@ -87,7 +88,7 @@ def show(lake: StandingTables, mart: str, tested: NotedTable | None) -> None:
     """Show this version of a mart from now on, by one change of the catalog. A mart that is no table (`tested` is None)
     always shows its present rows."""
     if lake.is_stored(MARTS, mart) and mart not in lake.views(MARTS):
-        # of an older lake, in which people read the table that dbt wrote
+        # in a lake of an older version, people read the table that dbt wrote
         lake.define(f"DROP TABLE IF EXISTS {qualified(MARTS, mart)}")
     about = literal("" if tested is None else tested.description)
     version = "" if tested is None else f" VERSION AS OF {tested.version}"

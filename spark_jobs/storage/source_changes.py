@@ -64,7 +64,7 @@ def source_changes(lake: Lake) -> list[SourceChange]:
 
 
 def unfinished_change(lake: Lake, source: str) -> SourceChange | None:
-    """The unfinished change of the source, or of another one to its name; None if there is none."""
+    """The unfinished change of the source, or that of another source which gets this name; None if there is none."""
     for change in source_changes(lake):
         if change.step != FINISHED and source in (change.source, change.new_name):
             return change
@@ -85,7 +85,7 @@ def check_unchanging(lake: Lake, source: str) -> None:
 def begin_change(
     lake: Lake, source: str, kind: str, changed_by: str, *, new_name: str | None = None, archive: str | None = None
 ) -> SourceChange:
-    """The change of this kind that was begun already, or a new one, recorded.
+    """Begin a change and record it, or return the unfinished one if it is the same.
 
     Raises:
         SourceChangeUnfinished: another one is under way.

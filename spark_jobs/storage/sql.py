@@ -1,7 +1,8 @@
 """Quoting: the one place where names and text become SQL.
 
-Everything that reaches SQL text from outside goes through `name` (identifiers), `literal` (text) or `whole` (numbers).
-Not as named parameters: Delta 4.4's parser leaves those of Spark 4.2 unbound, over Connect whatever the settings.
+Everything that reaches SQL text from outside passes through `name` (identifiers), `literal` (text) or `whole`
+(numbers). Named parameters do not work: Delta 4.4's parser leaves those of Spark 4.2 unbound, over Connect whatever the
+settings.
 """
 
 from __future__ import annotations
@@ -54,5 +55,5 @@ def drop_start_sql(drops: Schedule, seq_no: str) -> str:
         day = f"date_add({first}, CAST({seq_no} * {count * DAYS[unit]} AS INT))"
     else:
         day = f"add_months({first}, CAST({seq_no} * {count * MONTHS[unit]} AS INT))"
-    # not a cast of the date, which is midnight of the session's own time zone
+    # not a cast of the date: that gives midnight in the session's own time zone
     return f"unix_micros(to_utc_timestamp(timestamp_seconds(unix_date({day}) * 86400L), {literal(drops.timezone)}))"

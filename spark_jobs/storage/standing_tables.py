@@ -202,7 +202,7 @@ class StandingTables:
         are left out. Runs no job.
 
         Raises:
-            TableDiffers: a column has another type, which does not hold all that the wanted one holds.
+            TableDiffers: a column has another type, whose values do not all fit into the wanted type.
         """
         found = {}
         for table, stands in self._stand(tables):
@@ -227,7 +227,7 @@ class StandingTables:
         narrower one. Further columns of the tables stay, with nulls from now on.
 
         Raises:
-            TableDiffers: a column has another type, or values that the wider one does not hold.
+            TableDiffers: a column has another type, or values that do not fit into the wider one.
         """
         lacking = self.lacking(tables)
         narrower = {
@@ -279,7 +279,7 @@ class StandingTables:
         writer = (
             rows.withColumns(wider).write.format("delta").mode("overwrite").options(overwriteSchema="true", **NOTED)
         )
-        # by its place: as a table of the catalog it would be replaced, and lose its comment and properties
+        # by its path: by its name the table would be replaced, and lose its comment and properties
         writer = writer.partitionBy(*table.partitions) if table.partitions else writer
         writer.save(for_spark(self.uri(table)))
         self.commits += 1
@@ -307,7 +307,7 @@ class StandingTables:
         Raises:
             TableDiffers: they are.
         """
-        # Spark would black out a value that has `token` or `url` in it
+        # not by Spark, which replaces values that have `token` or `url` in them
         identity = self.properties(table).get(IDENTITY, "")
         of_source, wanted = identity.split(",")[0], table.identity[0]
         if of_source and of_source != wanted:
@@ -372,7 +372,7 @@ class StandingTables:
             try:
                 self.run(statement)
             except PySparkException as error:
-                # Spark looks for a function, drops it and creates another: each of that can meet another run's
+                # Spark looks for a function, drops it and creates another: each step can meet a step of another run
                 if not left or error.getCondition() not in ("ROUTINE_ALREADY_EXISTS", "ROUTINE_NOT_FOUND"):
                     raise
             else:

@@ -32,7 +32,7 @@ class StoredLake(Lake):
         """The tables of a database that have a folder."""
         folder = FileSelector(f"{database}.db", allow_not_found=True)
         listed = file_system(self._root, self._storage_options).get_file_info(folder)
-        # a bucket lists the object that stands for the folder itself, too
+        # a bucket also lists the object of the folder itself
         return {entry.base_name for entry in listed if entry.type == FileType.Directory}
 
     def columns(self, table: Table) -> set[str]:

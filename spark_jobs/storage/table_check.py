@@ -1,8 +1,8 @@
-"""Is every Delta table under the lake whole? A check of the files alone, without Spark, that changes nothing.
+"""A check whether every Delta table under the lake is whole: of the files alone, without Spark, changing nothing.
 
-Checked for each table: the log's versions have no hole, from the last checkpoint or from 0; every commit and
-checkpoint can be parsed; every data file of the present version exists with the size that the log says. A deep check
-also reads every data file against its checksums, so it costs a full read; commits are always read so.
+It checks for each table that the log's versions have no hole, from the last checkpoint or from 0; that every commit and
+checkpoint can be parsed; and that every data file of the present version exists with its size in the log. A deep check
+also reads every data file against its checksums, so it costs a full read. Commits are always read so.
 
 Not checked: files that no version names, older versions, and the remains of a table whose creation was stopped.
 """

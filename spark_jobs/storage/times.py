@@ -26,7 +26,7 @@ def parsed(text: str) -> datetime:
 
     Raises:
         ValueError: the text is neither.
-        OverflowError: in UTC it lies outside the years 1 to 9999.
+        OverflowError: in UTC it is outside the years 1 to 9999.
     """
     time = datetime.fromisoformat(text)
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)

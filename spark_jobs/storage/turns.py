@@ -5,8 +5,8 @@ that ends with the process, however it ends. A run whose stages are processes of
 down instead, and counts as long as its driver reports that it is on. Runs in line go in the order of their drops. But a
 backfill lets every other run go first whose drops follow on those that have been run.
 
-Leases and fences (`fence`) keep single attempts apart; what is written stays right without turns. But a run that
-another overtakes between two stages has to stand back, and one that goes before its turn leaves drops out.
+Leases and fences (`fence`) keep single attempts apart; written rows stay right without turns. But a run that another
+run overtakes between two stages has to give way, and one that goes before its turn leaves drops out.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Driver(Protocol):
         """True if this run has begun or will, and has not ended."""
 
     def remark(self) -> str:
-        """A remark on the run that was asked about last: the reason why it is uncertain whether it is on, or why it
-        makes no progress; else empty."""
+        """A remark on the run that was asked about last: why it is uncertain that the run is on, or why it makes no
+        progress; else empty."""
 
     def earlier_run(self, lo_us: int) -> str | None:
         """The name of a run on its way whose drops begin before `lo_us`, if there is one."""
@@ -101,7 +101,7 @@ class Line:
         if self._lock is not None:
             return None
         if not self._placed and not self._turn.first and not self.has_turn():
-            # who has no place yet lets those with earlier drops arrive; nobody waits for a run without a place
+            # a run without a place lets runs with earlier drops arrive; no run waits for a run without a place
             earlier = self._driver.earlier_run(self._turn.lo_us)
             if earlier is not None:
                 return earlier

@@ -4,8 +4,8 @@ A row of a history table is visible iff its token is published, it is known befo
 closed it. One row of `trace.published` decides all of this for all tables of a source, so one commit publishes them
 all.
 
-In every view the publication is *left* of the history: Spark resolves a query's relations from left to right and each
-table once a query, so the publication's snapshot is never newer than the history's, and every name in one query sees
+In every view the publication is *left* of the history. Spark resolves a query's relations from left to right, and each
+table once a query. So the publication's snapshot is never newer than the history's, and every name in one query sees
 the same publication. (A history newer than the publication is no harm: its additional rows are not yet visible.)
 """
 

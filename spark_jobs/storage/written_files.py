@@ -198,7 +198,7 @@ class _Writer:
     def _writer(self) -> pq.ParquetWriter:
         layout, stored = self._to.layout, self._to.stored
         options: dict[str, Any] = {} if layout.rows_a_page is None else {"max_rows_per_page": layout.rows_a_page}
-        # a dictionary of numbers or times that differ costs more than it saves: writing took four times as long
+        # a dictionary of many different numbers or times costs more than it saves: writing took four times as long
         plain = {_leaf(field): kind for field in stored if _is_number(kind := _element(field))}
         steps = {leaf: "DELTA_BINARY_PACKED" for leaf, kind in plain.items() if not pa.types.is_floating(kind)}
         options["use_dictionary"] = [leaf for field in stored if (leaf := _leaf(field)) not in plain]
@@ -276,7 +276,7 @@ def statistics(of_file: pq.FileMetaData, bounded: Sequence[str]) -> str:
             if low is not None and high is not None:
                 least[name], greatest[name] = low, high
     statistics = {"numRecords": of_file.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-    # as they are: `deltalake` reads an escaped character beyond U+1FFFF as another one, and skips the file for it
+    # no escapes: `deltalake` reads an escaped character beyond U+1FFFF as another one, and so skips the file
     return json.dumps(statistics, ensure_ascii=False)
 
 
@@ -291,7 +291,7 @@ def _high(value: Any) -> Any:
     if isinstance(value, str):
         return value if len(value) <= _LONGEST_BOUND else value[:_LONGEST_BOUND] + _ABOVE_ALL
     if isinstance(value, datetime):
-        # of the last millisecond of year 9999 there is no next one; readers take a bound for a whole millisecond
+        # no millisecond follows the last one of year 9999; readers take a bound for a whole millisecond
         beyond = min(timedelta(microseconds=-value.microsecond % 1000), _LAST_INSTANT - value)
         return _instant(value + beyond)
     return _plain(value)
