@@ -61,8 +61,8 @@ class Connection:
 
     @contextmanager
     def scrubbing(self, refusal: Callable[[str], Exception]) -> Iterator[None]:
-        """In place of an error of Spark or Py4J, raise the one that `refusal` makes of its text. The text has no
-        secrets, and the error no cause, whose text would have them."""
+        """A context that replaces an error of Spark or Py4J by the one that `refusal` makes of its text. The text has
+        no secrets. The new error has no cause, since the cause's text would have them."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 

@@ -37,7 +37,7 @@ RECORDS = frozenset(
 """The tables that are records."""
 
 Rows = list[dict[str, Any]]
-"""Rows by column; times are aware datetimes of UTC."""
+"""Rows as values by column name; times are aware datetimes in UTC."""
 
 
 _ARROW_TYPES = {

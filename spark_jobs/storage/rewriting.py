@@ -62,7 +62,7 @@ def rewrite_rows(
         to: the table, and how its files are written.
         change: called with the columns `looked_at` first, and with all columns only if it changes those.
         looked_at: columns that decide whether a file is rewritten.
-        where: values of partition columns; files of others are left alone.
+        where: values of partition columns; files of other partitions are left alone.
         more: rows that come in the same commit.
 
     Raises:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def _plain(column: TableColumn) -> tuple[str, Callable[[Column], Column], Callable[[Column], Column]]:
-    """The form of a column's values in the JSON of its row: the type there, the way there, and the way back. Times as
-    text would lose digits; decimals would lose digits in readers of the JSON."""
+    """The form of a column's values in the JSON of its row: the type there, the conversion to it, and the conversion
+    back. Times as text would lose digits; decimals would lose digits in readers of the JSON."""
     if column.type == "TIMESTAMP":
         return "BIGINT", F.unix_micros, F.timestamp_micros
     if column.type == "DATE":
@@ -29,13 +29,14 @@ def _plain(column: TableColumn) -> tuple[str, Callable[[Column], Column], Callab
 
 
 def as_json(source: Source, prefix: str = "") -> Column:
-    """The columns of `tables.row_columns` (those whose names start with `prefix`) as text: `rows_of_json` reads it."""
+    """The columns of `tables.row_columns` (only names that start with `prefix`) as text, which `rows_of_json` reads."""
     columns = [c for c in row_columns(source) if c.name.startswith(prefix)]
     return F.to_json(F.struct(*[_plain(c)[1](F.col(name(c.name))).alias(c.name) for c in columns]))
 
 
 def rows_of_json(frame: DataFrame, source: Source, *others: str) -> DataFrame:
-    """The columns of `tables.row_columns` out of the column `row` of `frame`, and its columns `others`."""
+    """The columns of `tables.row_columns`, read from the column `row` of `frame`, and the columns `others` of
+    `frame`."""
     columns = row_columns(source)
     schema = ", ".join(f"{name(c.name)} {_plain(c)[0]}" for c in columns)
     parsed = frame.select(F.from_json("row", schema).alias("parsed"), *[F.col(o).alias(f"_{o}") for o in others])

@@ -25,7 +25,7 @@ KEPT = 64
 work."""
 
 AT_ONCE = 64
-"""Tokens that are settled together: a sweep reads each history table's tokens, so it is not for every run."""
+"""Tokens that are settled together. A sweep reads each history table's tokens, so it is too costly for every run."""
 
 
 def settled(lake: Lake, source: Source, publication: Publication) -> Publication:

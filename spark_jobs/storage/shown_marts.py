@@ -1,4 +1,4 @@
-"""Marts are built aside and shown once their tests have passed.
+"""Marts as people see them: they are built aside, and shown once their tests have passed.
 
 dbt builds and tests tables of `marts_staging`. `marts` has a view for each, over the newest version that has passed.
 The view names that version, and so does a note for each source beside the lake. Without the note the marts are built
