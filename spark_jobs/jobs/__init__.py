@@ -1,5 +1,5 @@
-"""The stages, one module each: land, seal, window, compact, publish. Thin: each calls the layers below and returns a
-summary.
+"""The stages, one module each: land, seal, window, compact, publish; and other jobs on whole sources.
 
-`stage.run_stage` runs one; Airflow's tasks, `tidemark run` and `spark-submit` all go through it.
+A stage's module is thin: it calls the layers below and fills the stage's summary. `stage.run_stage` runs a stage;
+Airflow's tasks, `tidemark run` and `spark-submit` all call it.
 """

@@ -1,5 +1,8 @@
-"""The audit of a source: all that ever landed and all that is published, held against the files' ledger, a sample of
-the files themselves, and what the trace gives when it is computed anew. It changes nothing but its own results."""
+"""The audit of a source: compares all landed and published rows with three other records of them.
+
+These are the ledger of the files, a sample of the files themselves, and the rows computed anew from the trace. The
+audit changes nothing but its own results.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +57,10 @@ Examples = dict[str, list[dict[str, Any]]]
 
 @dataclass
 class Audited:
-    """What an audit found: its id, a verdict for each invariant, and how long it took. `since` is the first drop whose
-    files it looked at."""
+    """The result of an audit: its id, a verdict for each invariant, and its duration.
+
+    `since` is the label of the first drop whose files it looked at.
+    """
 
     source: str
     run_id: str
@@ -65,19 +70,19 @@ class Audited:
 
     @property
     def failed(self) -> list[Verdict]:
-        """The verdicts of what does not hold."""
+        """The verdicts of the invariants that do not hold."""
         return [verdict for verdict in self.verdicts if verdict.stops]
 
 
 def audit(settings: Settings, source: Source, spark: SparkSession, *, since: int = 0) -> Audited:
-    """Audit a source; of its files those of drops from number `since` on. No run can change it meanwhile.
+    """Audit a source, and of its files those of drops from number `since` on. No run can change the source meanwhile.
 
-    What it finds is in `quality.results`, gate `audit`.
+    The verdicts are written to `quality.results`, with the gate `audit`.
 
     Raises:
         SourceBusy: a stage was at work for too long.
         SourceChangeUnfinished: the source is being renamed, dropped or reset.
-        DefinitionChanged: the source file has changed and no run has accepted it: no row is what it says.
+        DefinitionChanged: the source file has changed and no run has accepted it, so published rows do not follow it.
     """
     begun = time.monotonic()
     lake = Lake(spark)
@@ -95,7 +100,7 @@ def audit(settings: Settings, source: Source, spark: SparkSession, *, since: int
 
 
 def _judged(settings: Settings, audited: Audited, measures: dict[str, int], examples: Examples) -> list[Verdict]:
-    """A verdict for each invariant that could be measured: where the records are at odds the rest can't be."""
+    """A verdict for each invariant that was measured; if the records contradict each other, the others were not."""
     verdicts = judge_gate(
         AUDIT,
         measures,
@@ -148,16 +153,16 @@ _OF_PUBLISHED = (
 
 
 class _Anew(Scope):
-    """Everything that is published, worked out once more."""
+    """The scope of all published rows, worked out once more."""
 
     @property
     def known_from_us(self) -> int:
-        """Later than what any run has written: nothing that is published may pass for this one's own."""
+        """A time later than that of any published row, so that none is taken for a row of this audit."""
         return self.frontiers.seal_us
 
 
 def _published(lake: Lake, source: Source, now: publication.Publication) -> tuple[dict[str, int], Examples]:
-    """Published tables against what the trace gives anew."""
+    """The measures of published tables, with examples: the tables compared with rows computed anew from the trace."""
     scope = _Anew(source, frontiers.published_frontiers(lake, source, now), now, everything=True)
     counts = Counter[str](dict.fromkeys(_OF_PUBLISHED, 0))
     examples: Examples = {}
@@ -167,10 +172,10 @@ def _published(lake: Lake, source: Source, now: publication.Publication) -> tupl
         shown = examples.setdefault(measure, [])
         shown += [{"table": table, **row} for row in rows[: MAX_EXAMPLES - len(shown)]]
 
-    # what is worked out anew is kept beside the tables
+    # the rows that are worked out anew are kept beside the tables
     overlay = OverlayLake(lake.spark)
     try:
-        # windows can be compared with published ones that are there once
+        # only a table whose published windows are each there once can be compared
         comparable = []
         for definition in definitions(source):
             twice = _repeated(lake, definition.table(), definition.identity, now, {})
@@ -205,7 +210,7 @@ def _otherwise_states(overlay: OverlayLake, scope: Scope) -> list[dict[str, Any]
     try:
         _work_out_states(overlay, scope)
     except DuplicateDeltaError as error:
-        # no state follows from a row that the trace has twice
+        # no state can be computed if the trace has a row twice
         return [{"row_id": error.facts["row_id"], "found": error.found}]
     return _some(overlay, STATE, ["entity", "timestamp", "at_delta", "delta_count", "ints", "floats"])
 
@@ -221,8 +226,11 @@ def _work_out_states(overlay: OverlayLake, scope: Scope) -> None:
 
 
 def _some(overlay: OverlayLake, table: Table, columns: list[str]) -> list[dict[str, Any]]:
-    """Rows that would have to be written to put a table right: `live` what it should say, `closing` what it should not.
-    At most `MOST_DIFFERENCES`. States are written without being compared: one that closes itself says the same."""
+    """The rows that would have to be written to put a table right, at most `MOST_DIFFERENCES`.
+
+    The era is `live` for a row that the table lacks, `closing` for a row that it should not have. States are written
+    without a comparison: a state with rows of both eras has not changed, and is left out.
+    """
     if not overlay.wrote(table):
         return []
     eras = [F.min("era").alias("era"), F.max("era").alias("other")]
@@ -233,7 +241,7 @@ def _some(overlay: OverlayLake, table: Table, columns: list[str]) -> list[dict[s
 def _repeated(
     lake: Lake, table: Table, identity: list[str], now: publication.Publication, of: dict[str, list[str]]
 ) -> list[dict[str, Any]]:
-    """What stands several times of a published history table."""
+    """The identities that a published history table has more than once, each with its count."""
     shown, _ = published_rows(lake, table, identity, identity, now, -1, of)
     counted = shown.group_by(list(identity), use_threads=False).aggregate([([], "count_all")])
     twice = counted.filter(pc.greater(counted["count_all"], 1))

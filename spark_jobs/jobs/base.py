@@ -1,4 +1,4 @@
-"""What a plan was made on, so that a run can tell whether the plan still says what the run would do."""
+"""The base of a plan: everything that it was made on, so that a run can check that the plan still holds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.horizon import landing_horizon
 
 ListedFile = tuple[int, str]
-"""Drop and checksum of a file."""
+"""The drop's number and the checksum of a file."""
 
 
 class StalePlan(TidemarkError):
@@ -34,11 +34,11 @@ class PlanUnreadable(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """Everything that the outcome of a run of `[lo_us, hi_us)` follows from: definition, files, frontiers, publication.
+    """Everything that decides the outcome of a run of `[lo_us, hi_us)`: definition, files, frontiers, publication.
 
-    Compaction, folding and since change no answer and so nothing here. `landed`: half-open ranges of drops.
-    `horizon_us`: the horizon that the run meets.
-    `only_file`, `retract` and `replay` (sorted) are what of its drops the run is about: see `request.Request`.
+    Compaction, folding and since change no answer, and so change no base. `files`: by path. `landed`: half-open ranges
+    of drops. `horizon_us`: the horizon for the files that the run lands. `only_file`, `retract` and `replay` (sorted)
+    are as in `request.Request`.
     """
 
     source: str
@@ -60,19 +60,19 @@ class Base:
 
     @property
     def plan_id(self) -> str:
-        """Equal for equal bases: what people compare."""
+        """A short hash of the base, by which people recognize a plan; equal for equal bases."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:12]
 
     def to_json(self) -> str:
-        """One line of JSON; `from_json` gives an equal value."""
+        """One line of JSON; `from_json` makes an equal base of it."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str, path: str) -> Base:
-        """Read what `to_json` gave, out of the file at `path`.
+        """The base that `to_json` wrote as `text`; `path` is the file that it is from, for the error.
 
         Raises:
-            PlanUnreadable: the text is no plan of this version.
+            PlanUnreadable: the text is no plan of this version of Tidemark.
         """
         try:
             given: dict[str, Any] = json.loads(text)
@@ -90,10 +90,10 @@ class Base:
             ) from None
 
     def check(self, now: Base, source: Source) -> None:
-        """Refuse a plan whose base is not what stands now.
+        """Refuse the plan if its base differs from the base of now.
 
         Raises:
-            StalePlan: names what changed, and the drops in which it did.
+            StalePlan: names the changes, and the drops in which they are.
         """
         if self == now:
             return
@@ -143,7 +143,7 @@ def base_of(
     retract: bool = False,
     replay: Collection[str] | None = None,
 ) -> Base:
-    """What a run of the interval `[lo, hi)` over these files would be made on."""
+    """The base of a run of the interval `[lo, hi)` (microseconds) over these files."""
     return Base(
         source.name,
         *interval,

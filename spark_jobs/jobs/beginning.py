@@ -1,4 +1,4 @@
-"""What a run begins with: the frontiers of the publication, and the drops that it would leave out."""
+"""The beginning of a run: the frontiers of the publication, and the drops that the run would leave out."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from spark_jobs.trace.withdrawal import withdrawn
 def begun_frontiers(
     lake: Lake, source: Source, standing: SourceFrontiers, publication: Publication, token: int
 ) -> SourceFrontiers:
-    """The frontiers that a run goes on from where `standing` stands: those of the publication. What an earlier run
-    sealed and did not publish is withdrawn, under `token`."""
+    """The frontiers with which a run begins, if `standing` are those in the lake.
+
+    They are the frontiers of the publication: a seal that an earlier run did not publish is withdrawn, under `token`.
+    """
     if standing.seal_us <= publication.published_us:
         return standing
     begun = withdrawn(standing, published_frontiers(lake, source, publication), token)
@@ -26,13 +28,15 @@ def begun_frontiers(
 
 
 def gap_of(lake: Lake, source: Source, frontiers: SourceFrontiers, drops: range) -> SealGap | None:
-    """The refusal of a run of `drops` that would leave out drops that were never run."""
+    """The error that refuses a run of `drops` because it would leave out drops that were never run; else None."""
     return gap_refusal(source, _with_pending(lake, source, frontiers, drops), drops)
 
 
 def _with_pending(lake: Lake, source: Source, frontiers: SourceFrontiers, drops: range) -> SourceFrontiers:
-    """`frontiers`, with what an earlier run landed without publishing it: a run of `drops` takes it in, so it is not
-    left out."""
+    """The frontiers, with drops that an earlier run landed and did not publish counted as landed.
+
+    A run of `drops` includes those landings, so it does not leave these drops out.
+    """
     if not drops or not gap_before(source, frontiers, drops.start):
         return frontiers
     pending = pending_landings(lake, source, frontiers.landed_through).values()

@@ -1,5 +1,7 @@
-"""The audit's look at bronze and the trace: file by file against the ledger, against each other, and a sample of the
-files that still stand as they landed."""
+"""The part of the audit that compares bronze and the trace, file by file.
+
+They are compared with the ledger, with each other, and with a sample of the files that are still as they landed.
+"""
 
 from __future__ import annotations
 
@@ -38,23 +40,25 @@ from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
 
 FILES_READ = 20
-"""Files of the sample, spread over all that landed."""
+"""The most files in the sample, spread evenly over all landed files."""
 _OF_ROW = ("row_id", "entity", "event_time", "delta_id")
-"""What a row has beside its timelines and columns."""
+"""The columns that every row has beside the source's timelines and columns."""
 _COUNTS = {"rejects": QUARANTINE, "duplicates": DUPLICATES}
 _OF_REJECT = ("line", "rule", "raw", "last_line", "records")
-"""What quarantine says of a record, and the file itself."""
+"""The columns of a rejected record that are compared: those in quarantine with those of the file read again."""
 _RULE, _LAST_LINE = _OF_REJECT.index("rule"), _OF_REJECT.index("last_line")
 _LIMIT_RULES = {"too_many_lines", "expands_too_far", "columns_missing"}
-"""Rules of whole files that came, or whose limit was changed, while landed files stay as they are."""
+"""Rules about whole files. They were added, or their limits changed, after files had landed, and such files stay."""
 _PLACED = ("batch", "row_id", "seq_no", "entity", "event_time", "time")
 Measured = tuple[dict[str, int], dict[str, list[dict[str, Any]]]]
 
 
 @dataclass(frozen=True)
 class BronzeAudit:
-    """What one pass over bronze and one over the trace add up to, file by file. `shown` are the places of the files
-    that are asked about."""
+    """The audit of bronze and the trace: in one pass over each, rows are added up file by file.
+
+    `known`: the source's files by path. `standing`: the frontiers. `shown`: positions in `places` of the audited files.
+    """
 
     settings: Settings
     lake: Lake
@@ -68,7 +72,7 @@ class BronzeAudit:
 
     @classmethod
     def of(cls, settings: Settings, lake: Lake, source: Source, since: int) -> BronzeAudit:
-        """Of the files of drops from number `since` on."""
+        """The audit of the files of drops from number `since` on."""
         known = versions(lake, source)
         places = Places.of(known.values(), source)
         shown = [n for n, path in enumerate(places.paths) if known[path].seq_no >= since]
@@ -94,7 +98,7 @@ class BronzeAudit:
         return [*(f"t_{t}" for t in self.source.timelines), *(f"c_{c}" for c in self.source.columns)]
 
     def _bronze(self, landings: set[int]) -> tuple[Balance, Balance]:
-        """The rows of all landings of the ledger, and of those that the trace has taken in."""
+        """The rows in bronze of all landings of the ledger, and of the landings that the trace has taken in."""
         stored = self.lake.stored(
             chunks(self.source), [*columns_of_chunks(self.source), "diff", "landing", LANDINGS.name]
         )
@@ -114,7 +118,7 @@ class BronzeAudit:
         ids = numbers(rows["row_id"])
         horizon_us = self.standing.horizon_us
         if self.source.retention.horizon_us is not None:
-            # below it updates may have gone for good
+            # below the horizon updates may have been removed for good
             kept = numbers(rows["event_time"]) >= horizon_us
             rows, ids, diffs = rows.filter(pa.array(kept)), ids[kept], diffs[kept]
         balance.add(rows, self.places.files(ids), diffs)
@@ -135,7 +139,7 @@ class BronzeAudit:
         return [*findings, *([{"table": table, "file": None, "ledger": 0, "bronze": strays}] if strays else [])]
 
     def _listed(self, ledger: Iterable[dict[str, Any]], landings: set[int]) -> dict[str, list[dict[str, Any]]]:
-        """Rejects and duplicates, file by file."""
+        """The files whose numbers of rejects or duplicates differ from those in the ledger."""
         findings: dict[str, list[dict[str, Any]]] = {}
         shown = {self.places.paths[n] for n in self.shown}
         for what, table in _COUNTS.items():
@@ -153,18 +157,19 @@ class BronzeAudit:
         return findings
 
     def _counts(self, table: Table, landings: set[int]) -> Iterator[pa.Table]:
-        """The columns file, diff, and how many records a row is of."""
+        """The rows of `table` by parts, with the columns `file`, `diff` and `records`: how many records a row has."""
         columns = ["file", "diff", *(["records"] if table is QUARANTINE else [])]
         for part in self._of_landings(table, columns, landings).tables():
             records = numbers(part["records"], null=1) if table is QUARANTINE else np.ones(part.num_rows, np.int64)
             yield part.select(["file", "diff"]).append_column("records", pa.array(records))
 
     def _of_landings(self, table: Table, columns: Sequence[str], landings: set[int]) -> StoredRows:
-        """What these landings wrote to a table. Others are attempts that were ended: their rows count for nothing."""
+        """The rows that these landings wrote to a table. Rows of other landings are those of ended attempts, and do not
+        count."""
         return self.lake.stored(table, columns, of_landings(sorted(landings)), {"source": [self.source.name]})
 
     def _trace(self, bronze: Balance) -> dict[str, list[dict[str, Any]]]:
-        """The updates of all batches that count, against the rows of bronze that they come from."""
+        """The findings about the trace: the updates of all batches that count, compared with their rows in bronze."""
         table, balance = updates(self.source), Balance.of_nothing(len(self.places.paths))
         read = ["batch", "diff", "seq_no", "time", *_OF_ROW, *self._columns]
         seals = self._seals()
@@ -176,7 +181,7 @@ class BronzeAudit:
             several += [{"table": table.qualified, **row} for row in wrong.to_pylist()]
             astray = part.filter(pa.array(self._misplaced(part, seals)))
             misplaced += [{"table": table.qualified, **row} for row in astray.select(_PLACED).to_pylist()]
-            # an update of several counts as one here: it is told above
+            # an update with a diff of several counts as one here: it is among the findings already
             self._add(balance, part.drop_columns(["batch", "diff", "seq_no", "time"]), np.sign(diffs))
         differs = balance.differs(bronze)
         asked = [*self.shown, len(self.places.paths)]
@@ -198,13 +203,16 @@ class BronzeAudit:
         }
 
     def _seals(self) -> Ints:
-        """The times, beside its own, at which an update may be visible: seals that rows came under, and frontiers up
-        to which times are no longer told apart."""
+        """All values of seal and since in the frontiers' history, in microseconds, sorted.
+
+        An update may be visible at one of these times instead of its own: at the seal under which its row came, or at
+        a since, up to which times are no longer told apart.
+        """
         moves = self.lake.records(FRONTIERS, pc.field("source") == self.source.name)
         return np.unique([micros(row[name]) for row in moves for name in ("seal", "since") if row[name] is not None])
 
     def _misplaced(self, part: pa.Table, seals: Ints) -> Flags:
-        """Which updates are of another drop than their row, or visible at a time that follows from nothing."""
+        """A flag for each update: True if its drop is not that of its row, or no rule gives its visible time."""
         drops, times = numbers(part["seq_no"]), numbers(part["time"])
         starts = self.source.drops.starts(drops)
         arrivals = part[f"t_{self.source.arrival}"] if self.source.arrival else None
@@ -213,7 +221,7 @@ class BronzeAudit:
         return (drops != numbers(part["row_id"]) >> PLACE_BITS) | ((times != earliest) & ~at_seal)
 
     def _read_again(self, bronze: Balance, landings: set[int]) -> list[dict[str, Any]]:
-        """Files of the sample that give other rows than bronze has of them."""
+        """The files of the sample that, read again, give other rows than bronze has. Collects rejects that differ."""
         landed = [n for n in self.shown if self.known[self.places.paths[n]].kind == LANDED]
         step = max(1, -(-len(landed) // FILES_READ))
         hidden, quarantine = self._duplicates(landings), self._quarantine(landings)
@@ -229,7 +237,7 @@ class BronzeAudit:
                 None,
             )
             if file is None or version.first_row_id is None:
-                continue  # it has changed or gone since: no proof of anything
+                continue  # it was changed or removed after it landed, so it proves nothing
             file = replace(file, first_row_id=version.first_row_id)
             again, rejects = Balance.of_nothing(len(self.places.paths)), list[dict[str, Any]]()
             for batch in read_file(file, self.source.landing.form, spec):
@@ -240,10 +248,10 @@ class BronzeAudit:
                 self._add(again, kept, np.ones(kept.num_rows, np.int64))
             rules = {record[_RULE] for record in +quarantine.get(version.path, Counter())}
             if _LIMIT_RULES & (rules ^ {reject["rule"] for reject in rejects}):
-                continue  # landed under other limits of a file
+                continue  # landed under other limits for whole files
             by_earlier_rules = version.path in quarantine and not quarantine[version.path]
             if by_earlier_rules and again.rows[n] != bronze.rows[n]:
-                continue  # those refused, or read, records that the rules of now don't
+                continue  # earlier rules rejected, or accepted, records that the rules of now do not
             if (again.rows[n], again.sums[n]) != (bronze.rows[n], bronze.sums[n]):
                 finding = {"file": version.path, "read": int(again.rows[n]), "bronze": int(bronze.rows[n])}
                 findings.append({"table": chunks(self.source).qualified, **finding})
@@ -251,7 +259,7 @@ class BronzeAudit:
         return findings
 
     def _quarantine(self, landings: set[int]) -> dict[str, Counter[tuple[Any, ...]]]:
-        """What stands in quarantine of each file whose records were all rejected by the rules of now."""
+        """The rejected records in quarantine, counted by file; none for a file with a record of earlier rules."""
         read = ["file", "diff", "rule_version", *_OF_REJECT]
         stored = self._of_landings(QUARANTINE, read, landings).whole().to_pylist()
         older = {row["file"] for row in stored if row["rule_version"] != RULES_VERSION}
@@ -264,7 +272,7 @@ class BronzeAudit:
     def _rejected_otherwise(
         self, path: str, rejects: Sequence[dict[str, Any]], quarantine: dict[str, Counter[tuple[Any, ...]]]
     ) -> Iterator[dict[str, Any]]:
-        """The records of a file of which quarantine says something else than reading the file again gives."""
+        """The rejected records that only quarantine has of a file, or only the file when it is read again."""
         stands = quarantine.get(path, Counter())
         if path in quarantine and not stands:
             return  # rejected by earlier rules
@@ -282,14 +290,14 @@ class BronzeAudit:
                 }
 
     def _duplicates(self, landings: set[int]) -> pa.Array:
-        """The row ids for which another row stands."""
+        """The ids of rows that are duplicates, and so do not count."""
         stored = self._of_landings(DUPLICATES, ["row_id", "diff"], landings).whole()
         counted = stored.group_by("row_id").aggregate([("diff", "sum")])
         return counted.filter(pc.greater(counted["diff_sum"], 0))["row_id"].combine_chunks()
 
 
 def _kept_otherwise(stands: Counter[tuple[Any, ...]], max_rejects: int) -> set[str]:
-    """The rules of which another number of records than `max_rejects` was kept one by one before a range began."""
+    """The rules whose records were kept one by one up to another limit than `max_rejects` before a range began."""
     singles = Counter(record[_RULE] for record in stands.elements() if record[_LAST_LINE] is None)
     ranged = {record[_RULE] for record in +stands if record[_LAST_LINE] is not None}
     return {
@@ -300,7 +308,7 @@ def _kept_otherwise(stands: Counter[tuple[Any, ...]], max_rejects: int) -> set[s
 
 
 def _rows_of(stored: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, Ints, pa.Array]:
-    """Chunks as rows (`_OF_ROW` and the columns), the diff of each, and its landing."""
+    """The rows in chunks, with `_OF_ROW` and the given columns; the diff of each row, and its landing."""
     lists = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids", "of_row": LANDINGS.name}
     lists |= {column: column for column in columns}
     rows = chunk_rows(stored, rows="rows", arrays=lists, same=["entity", "landing", "diff"])

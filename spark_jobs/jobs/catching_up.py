@@ -1,4 +1,4 @@
-"""Which drops a run takes that nobody asked for by name: its own, and those before it that have been left out."""
+"""The drops of a scheduled run: its own, and earlier drops that have been left out."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from spark_jobs.trace.gap import gap_before
 
 
 def drops_due(settings: Settings, source: Source, drops: range) -> range:
-    """`drops`, and before them all since the first one that was never published and ends beyond the seal: an outage is
-    over, and nobody else will run them.
+    """The given drops, and all drops before them from the first that was never published and ends beyond the seal.
 
-    What has landed and was not published is taken again: where a run is repeated since its gate failed, the files that
-    somebody has mended are read, and what it publishes is told of all its drops. What did not change lands once.
+    Such drops are left out by an outage, and no other run will take them. Drops that have landed and were not published
+    are taken again: if a gate failed and somebody has mended the files, the repeated run reads these files. Files that
+    did not change do not land again.
 
-    Before the first run nothing is left out: how far back a source goes is for a person to say.
+    Before the first run no drop counts as left out: a person decides with which drop a source begins.
     """
     with _records(settings, source) as lake:
         # in this order: reading the frontiers of a run brings the publication along
@@ -38,7 +38,7 @@ def drops_due(settings: Settings, source: Source, drops: range) -> range:
 
 @contextmanager
 def _records(settings: Settings, source: Source) -> Iterator[Lake]:
-    """The lake's records, without Spark where they can be read without."""
+    """The lake, for reads of its records; opens a Spark session only if they can't be read without."""
     stored = StoredLake.at(settings.lake)
     if stored is not None:
         yield stored

@@ -1,1 +1,1 @@
-"""What a publication is for people: marts, built by dbt."""
+"""Marts: tables for people that dbt builds from a publication."""

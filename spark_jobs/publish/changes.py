@@ -1,5 +1,7 @@
-"""What marts have to read of a source's windows: how many rows there are, and which starts changed since a mart was
-written. The histories' logs and files say so, without Spark."""
+"""The changes of a source's windows since its marts were written, and how many rows the windows have.
+
+Both are read from the histories' logs and files, without Spark.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,15 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
 
 Changes = dict[str, dict[str, list[int | None]]]
-"""By the history's qualified name, and by the publication that a mart reflects (microseconds, as text): the first and
-the last start that changed since, in microseconds; None: nothing did."""
+"""By the history's qualified name and the publication that a mart reflects (microseconds, as text): the first and the
+last start of the windows that changed since, in microseconds; None for both if no window did."""
 
 
 def changes_since(lake: Lake, source: Source, publications: Collection[int]) -> Changes:
-    """What changed in each history of the source's windows since each of the `publications`; rows that no publication
-    shows yet count, too."""
+    """The changes in each history of the source's windows since each of the `publications` (microseconds).
+
+    Rows that no publication shows yet count as well.
+    """
     return {
         table.qualified: {str(known_us): _bounds(lake, table, known_us) for known_us in publications}
         for table in _histories(source)
@@ -29,7 +33,7 @@ def changes_since(lake: Lake, source: Source, publications: Collection[int]) -> 
 
 
 def rows_of_windows(lake: Lake, source: Source) -> int:
-    """The rows of the histories of the source's windows, as their logs say."""
+    """The number of rows in the histories of the source's windows, by the counts in the tables' logs."""
     return sum(file.rows for table in _histories(source) for file in lake.logged_bounds(table, "window_start"))
 
 

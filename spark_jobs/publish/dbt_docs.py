@@ -20,8 +20,11 @@ class DocsFailed(TidemarkError):
 
 
 def write_dbt_docs(settings: Settings) -> tuple[Path, float]:
-    """Write the documentation of the models and tests as their files are now; returns the file, and the seconds that it
-    took. The lake server is not asked: columns are those that models declare.
+    """Write the documentation of the models and tests as their files are now.
+
+    The lake server is not asked: the columns are those that the models declare.
+
+    Returns the file, and the seconds that writing it took.
 
     Raises:
         DocsFailed: dbt refuses the project.
@@ -29,7 +32,7 @@ def write_dbt_docs(settings: Settings) -> tuple[Path, float]:
     """
     begun = time.monotonic()
     project, file = laid_out(settings), dbt_docs_file(settings.home)
-    # in a folder of its own: what dbt left of the last build, the portal reads
+    # in a folder of its own: the portal reads the files that the last build left
     options = dbt_options(settings, project, target=file.parent)
     with dbt_environment(settings, 0, {}, {}, compiled=False):
         for command in (["parse"], ["docs", "generate", "--static", "--empty-catalog", "--no-compile"]):

@@ -1,7 +1,7 @@
 """Build the marts of one source with dbt, in this process, against the lake server's SQL port.
 
-dbt keeps its parsed project and its logs under the data directory, so a warm build parses nothing and a checkout stays
-clean. Importing dbt takes some seconds: `preload` does it while Spark is busy.
+dbt keeps its parsed project and its logs under the data directory. So a later build does not parse the project again,
+and the checkout stays clean. Importing dbt takes some seconds: `preload` does it while Spark is busy.
 """
 
 from __future__ import annotations
@@ -30,21 +30,25 @@ from spark_jobs.sources import Source
 
 _PASSED = ("pass", "warn")
 _NO_FAILURE = ("success", "pass", "warn", "skipped", "no-op")
-"""What dbt says of what did not fail by itself: it skips what comes after something that failed."""
+"""dbt's statuses of models and tests that did not fail themselves; it skips those that depend on a failed one."""
 _SERVER_LOST = re.compile(
     r"Could not connect to any of|TTransportException: unexpected exception|TSocket read 0 bytes"
     rf"|Connection reset by peer|Broken pipe|{END_OF_SPARK.pattern}"
 )
-"""What Thrift says of a server that is away, or that ended in the middle of a connection's opening or a statement, and
-what the server says of itself while it ends."""
+"""Messages of Thrift about a server that does not answer, or that ended while a connection was opened or a statement
+ran; and messages of the server itself while it ends."""
 MOST_LINES, MOST_CHARACTERS = 3, 400
-"""Of a message of dbt, which may end in all of Java's stack: the log has it whole."""
+"""The lines and characters of a message of dbt that are kept. The message may end in Java's whole stack trace, and the
+log has all of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MartTest:
-    """What came of one of dbt's tests: `status` as dbt says it, the rows that break it, dbt's severity (error or warn),
-    the mart that it is about, all marts that it reads, and the query that gives those rows."""
+    """The result of one of dbt's tests.
+
+    `mart`: the mart that it is about; `reads`: all marts that it reads. `status` and `severity` (error or warn) are
+    dbt's words. `failures`: how many rows break it. `query`: the query that returns those rows.
+    """
 
     name: str
     mart: str
@@ -57,7 +61,7 @@ class MartTest:
 
     @classmethod
     def of(cls, result: Any) -> MartTest:
-        """Of a result of dbt."""
+        """The test of one of dbt's results."""
         node = result.node
         mart = str(getattr(node, "attached_node", None) or "").rpartition(".")[2]
         reads = frozenset(id_.rpartition(".")[2] for id_ in node.depends_on_nodes if id_.startswith("model."))
@@ -71,15 +75,18 @@ class MartTest:
 
     @property
     def holds_back(self) -> bool:
-        """Whether the marts that it reads may not be shown: it failed, or was not run though it must hold."""
+        """True if the marts that the test reads must not be shown: it failed, or it must hold and was skipped."""
         return self.status not in _PASSED and (self.status != "skipped" or self.severity == "error")
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A model or test that failed: its file within the project, the marts that it is about, the rows that break a test,
-    and the first lines of what dbt says. `kind` is model, test, or dbt itself. `next_step`: what to do if the
-    lake server, a disk or memory failed, and not the model."""
+    """A model or test that failed, or dbt itself.
+
+    `kind` is dbt's type of the node, such as model or test, or `dbt`. `file` is relative to the project. `marts`: those
+    that it concerns. `rows`: how many break a test. `said`: the first lines of dbt's message. `next_step`: what to do
+    if the lake server, a disk or memory failed, else None.
+    """
 
     kind: str
     name: str
@@ -91,7 +98,7 @@ class Failure:
 
     @classmethod
     def of(cls, result: Any) -> Failure:
-        """Of a result of dbt."""
+        """The failure of one of dbt's results."""
         node, test = result.node, MartTest.of(result) if result.node.resource_type == "test" else None
         marts = [node.name] if test is None else sorted(test.reads)
         said, next_step = _said(result.message or str(result.status))
@@ -102,19 +109,19 @@ class Failure:
 
     @classmethod
     def of_dbt(cls, reason: str) -> Failure:
-        """Of dbt itself."""
+        """The failure of dbt itself, with no model or test."""
         return cls("dbt", "dbt", None, (), None, *_said(reason))
 
 
 def _said(message: str) -> tuple[str, str | None]:
-    """What a message of dbt says, and what to do if it tells of a failure of the lake server, a disk or memory."""
+    """The text of a message of dbt for people, and the next step if the lake server, a disk or memory failed."""
     if _SERVER_LOST.search(message):
         return _first_lines(message), "start the lake server with `tidemark up` if it is down, and do the same again"
     return recognized_in(message) or (_first_lines(message), None)
 
 
 def _first_lines(message: str) -> str:
-    """The first lines of a message of dbt, as one."""
+    """The first lines of a message of dbt, joined into one line."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     text = " ".join(lines[:MOST_LINES])
     cut = len(lines) > MOST_LINES or len(text) > MOST_CHARACTERS
@@ -123,7 +130,7 @@ def _first_lines(message: str) -> str:
 
 class MartsFailed(TidemarkError):
     """dbt could not build or test a source's marts. Facts: `source`, `failed` (the name of each model or test -> the
-    first lines of dbt's message), `owner` (who acts), `log` (which has all of each message)."""
+    first lines of dbt's message), `owner` (who has to act), `log` (the file with the whole messages)."""
 
     code = "marts_failed"
     source: str
@@ -134,11 +141,11 @@ class MartsFailed(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class MartsResult:
-    """What dbt did.
+    """The result of a build by dbt.
 
-    status: of each model and test, by name. passed: the marts that were built, and of which each test that must hold
-    has run and passed. stay: the others, which people see as they were. failed: what went wrong by itself; a mart may
-    have passed although another failed.
+    status: dbt's status of each model and test, by name. passed: the marts that were built and that no test holds back.
+    stay: the other marts, which people see as they were. failed: the models and tests that failed themselves; a mart
+    may have passed although another one failed.
     """
 
     source: str
@@ -156,7 +163,7 @@ class MartsResult:
 
     @classmethod
     def of(cls, source: str, results: Sequence[Any], seconds: float, reason: str | None = None) -> MartsResult:
-        """Of dbt's results. `reason`: why dbt failed, should none of them say so."""
+        """The result of a build with these results of dbt. `reason`: why dbt failed, used if none of them failed."""
         tests = [MartTest.of(result) for result in results if result.node.resource_type == "test"]
         models = {r.node.name: str(r.status) for r in results if r.node.resource_type == "model"}
         held = {mart for test in tests if test.holds_back for mart in test.reads}
@@ -173,8 +180,11 @@ class MartsResult:
 
 @dataclass(frozen=True, slots=True)
 class StandingMart:
-    """What stands of a mart in `marts_staging`: its columns, each with its type; the publication and the model that it
-    reflects; and whether it is what people see. One that is not may hold anything, and is written whole."""
+    """A mart's table in `marts_staging` as it is now.
+
+    `columns` have their types; `published` and `model` are the publication and the model that the table reflects.
+    `shown`: True if people see this version. A table that they do not see may have any rows, and is written whole.
+    """
 
     columns: Sequence[str]
     published: int | None
@@ -183,7 +193,7 @@ class StandingMart:
 
 
 def preload() -> None:
-    """Import dbt, and let an interrupt end it."""
+    """Import dbt, and change how it cancels statements, so that an interrupt ends it."""
     import dbt.cli.main  # noqa: F401
     from dbt.adapters.spark.connections import PyhiveConnectionWrapper
 
@@ -191,10 +201,10 @@ def preload() -> None:
 
 
 def _hang_up(connection: Any) -> None:
-    """Cut a connection of dbt: the server ends the statement of a client that is gone.
+    """Cut a connection of dbt; the server then ends the statement of that client.
 
-    dbt itself asks the server to cancel, over the connection on which its other thread waits for that statement. Either
-    may take the other's answer then, and both wait for ever.
+    dbt itself would ask the server to cancel, over the connection on which another of its threads waits for the
+    statement. Each of the two could then read the answer to the other, and both would wait for ever.
     """
     with suppress(OSError):
         connection.handle._transport._trans.handle.shutdown(socket.SHUT_RDWR)
@@ -210,13 +220,12 @@ def build_marts(
     changes: Changes,
     compiled: bool,
 ) -> MartsResult:
-    """Bring the marts of `source` in `marts_staging` up to its publication and test them; a source without
-    marts builds nothing.
+    """Bring the marts of `source` in `marts_staging` up to its publication, and test them.
 
-    `published_us` is the publication in force, for the marts' commits to name, `standing` the marts that stand, by
-    name, and `changes` what changed since. `compiled`: Spark makes and compiles code for each statement, which pays for
-    large marts alone. A failed build leaves each mart as it was or at the new publication, never
-    between: run it again.
+    `published_us` is the publication in force, which the marts' commits note. `standing` has the marts' tables as they
+    are now, by name, and `changes` the changes since they were written. `compiled`: Spark generates and compiles code
+    for each statement, which is worth its time for large marts only. A failed build leaves each mart as it was or at
+    the new publication, never between: run it again.
     """
     begun = time.monotonic()
     arguments = ["build", "--select", *project.selected(source), *dbt_options(settings, project)]
@@ -239,13 +248,13 @@ def run_dbt(arguments: Sequence[str]) -> Any:
 
 
 def dbt_options(settings: Settings, project: Project, target: Path | None = None) -> list[str]:
-    """dbt's options for a project; what it leaves is in `target`, which is the builds' folder by default."""
+    """dbt's options for a project; dbt writes its files to `target`, which is the builds' folder by default."""
     target = target or settings.home / "dbt" / "target"
     return [
         *("--project-dir", str(project.folder), "--profiles-dir", str(PROJECT)),
         *("--target-path", str(target), "--log-path", str(_logs(settings))),
         *("--log-level", "none", "--log-level-file", "info", "--no-use-colors", "--no-version-check"),
-        # what dbt would list before it builds, `macros/mart.sql` asks of each mart by itself
+        # dbt would list all tables before a build; `macros/mart.sql` asks for each mart by itself instead
         *("--no-send-anonymous-usage-stats", "--no-populate-cache"),
     ]
 
@@ -263,7 +272,7 @@ def dbt_environment(
     *,
     compiled: bool,
 ) -> Iterator[None]:
-    """The variables that the project reads, as `build_marts` has them, for the time of one command of dbt."""
+    """Set the environment variables that the project reads, from `build_marts`'s arguments, for one command of dbt."""
     user = login(settings, "writer")
     wanted = {
         "TIDEMARK_JDBC_USER": user.user,
@@ -291,7 +300,7 @@ def dbt_environment(
 
 @contextmanager
 def _connected_by_us(settings: Settings, user: Login) -> Iterator[None]:
-    """Have dbt open its connections as our other clients do: it would send the password to whoever listens."""
+    """Have dbt open its connections as our other clients do: by itself it would send the password to any listener."""
     from dbt.adapters.spark import connections
 
     def connect(**wishes: Any) -> Any:
@@ -306,7 +315,7 @@ def _connected_by_us(settings: Settings, user: Login) -> Iterator[None]:
 
 
 def marts_failed(settings: Settings, project: Project, source: Source, result: MartsResult) -> MartsFailed:
-    """The error that says which models and tests failed, who acts and where to look."""
+    """The error that names the models and tests that failed, the person who has to act, and the log."""
     log = str(_logs(settings) / "dbt.log")
     lines = "".join(_lines(settings, project, failure) for failure in result.failed)
     correction = (

@@ -1,7 +1,7 @@
-"""The dbt project of a build: the product's marts, and beside them the models of the folder that `TIDEMARK_DBT` names.
+"""The dbt project of a build: the product's marts, and the models in the folder that `TIDEMARK_DBT` names.
 
-Both are laid into one project below the data directory, in a folder named by a hash of its files: builds of two sources
-at once share it, and a changed model is another project.
+Both are copied into one project below the data directory, in a folder named by a hash of its files. So builds of two
+sources at the same time share it, and a changed model makes another project.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ class Project:
 
     @property
     def version(self) -> str:
-        """Which models and tests these are."""
+        """The hash of the project's files; another one as soon as a model or test changes."""
         return self.folder.name
 
     @cached_property
     def models(self) -> set[str]:
-        """The names of the models."""
+        """The names of the project's models: those of their files, without `.sql`."""
         return {path.stem for path in (self.folder / "models").rglob("*.sql")}
 
     def written_as(self, settings: Settings, file: str) -> Path:
-        """Where people have written a file of the project."""
+        """The path of a file of the project in the folder from which it was copied: the product's or the team's."""
         part, *rest = Path(file).parts
         if rest[:1] != [TEAM] or settings.dbt is None:
             return PROJECT / file
         return Path(settings.dbt, *((part,) if (settings.dbt / "models").is_dir() else ()), *rest[1:])
 
     def selected(self, source: Source) -> list[str]:
-        """What dbt selects for a source: marts with its tag, and own models that are made of what it publishes."""
+        """dbt's selectors for a source: the marts with its tag, and the team's models made of its published tables."""
         if not (self.folder / "models" / TEAM).is_dir():
             return [f"tag:{source.name}"]
         return [f"tag:{source.name}", *(f"source:{name}+,path:models/{TEAM}" for name in _published(source))]
 
 
 def laid_out(settings: Settings) -> Project:
-    """The project as its files are now.
+    """The project with its files as they are now, copied into its folder unless that is there.
 
     Raises:
         ConfigurationError: `TIDEMARK_DBT` names no folder.
@@ -82,13 +82,16 @@ def laid_out(settings: Settings) -> Project:
 
 
 def _files(folder: Path, names: Iterable[str]) -> list[Path]:
-    """What dbt reads below these files and folders of `folder`, relative to it."""
+    """The files that dbt reads among these files and folders of `folder`; paths relative to `folder`."""
     paths = [path for name in names for path in [folder / name, *(folder / name).rglob("*")]]
     return [path.relative_to(folder) for path in paths if path.suffix in _OF_DBT and path.is_file()]
 
 
 def _team_files(folder: Path) -> dict[Path, bytes]:
-    """A team's files by their places in the project. A folder without `models` is one of models."""
+    """The contents of a team's files by their paths in the project.
+
+    A folder without a subfolder `models` is itself a folder of models.
+    """
     if not folder.is_dir():
         raise ConfigurationError(
             expected="TIDEMARK_DBT to name a folder of dbt models",
@@ -105,7 +108,7 @@ def _team_files(folder: Path) -> dict[Path, bytes]:
 
 
 def _other_sources(sources: Iterable[Source], described: Mapping[str, Any]) -> dict[str, Any]:
-    """What source files publish, for dbt's `source()`, beyond what the product's own file describes."""
+    """A dbt document of the tables that sources publish, for dbt's `source()`, without those in `described`."""
     known = {f"{each['name']}.{table['name']}" for each in described["sources"] for table in each["tables"]}
     tables: dict[str, list[dict[str, str]]] = {}
     for source in sources:
@@ -117,7 +120,7 @@ def _other_sources(sources: Iterable[Source], described: Mapping[str, Any]) -> d
 
 
 def _published(source: Source) -> dict[str, str]:
-    """The names under which a source publishes, each with what it is."""
+    """The names of the tables that a source publishes, each with its description."""
     published = {}
     for window in source.windows:
         published[f"silver.{window}"] = f"Windows {window} of {source.name} as published now."
@@ -136,7 +139,7 @@ def _lay_out(folder: Path, files: Mapping[Path, bytes]) -> None:
     try:
         fresh.replace(folder)
     except OSError:
-        # another build has laid it out meanwhile
+        # another build has made the folder meanwhile
         shutil.rmtree(fresh)
         if not folder.is_dir():
             raise

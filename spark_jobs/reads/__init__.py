@@ -1,1 +1,4 @@
-"""Reads: what is published, as it was known at a time, why it says so, and who brought it. Nothing in here writes."""
+"""Reads of published data: as it was known at a time, why it has its values, and which landing brought it.
+
+Nothing in this package writes.
+"""

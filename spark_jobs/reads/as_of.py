@@ -1,8 +1,8 @@
 """Reads of the past: windows as they were known at a visible time, states at an event time as known at a visible time.
 
-A read at T sums the changes with a time of at most T. A change of a published table carries its publication's time, a
-delta its own: so between two publications tables read as the earlier left them, and states know each delta that was
-visible. Which T can be read, `reads.point` says.
+A read at T sums the changes with a time of at most T. A change of a published table carries the time of its
+publication; a delta carries its own time. So between two publications a table reads as the earlier publication left
+it, and a state includes each delta that was visible by then. `reads.point` decides for which T a read is possible.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 
 def windows_as_of(lake: Lake, definition: Definition, at_us: int | None = None) -> DataFrame:
-    """The rows of a window table as they were known at `at_us`, by its SQL function: key columns, bounds, aggregates,
-    revision, known_from."""
+    """The rows of a window table as they were known at `at_us` (microseconds; None: the newest), read by the table's
+    SQL function. Columns: the key, the window's bounds, aggregates, revision, known_from."""
     time_us = ReadPoint.of_publication(lake, definition.source, at_us).known_us
     # text in the statement: Spark does not bind parameters in a table function's arguments
     return lake.run(
@@ -66,7 +66,7 @@ def states_at(lake: Lake, source: Source, *, event_us: int | None = None, known_
     time_us, limit_us = point.known_us, point.event_limit(event_us)
     if source.keeps_chains:
         chains = published_chains(lake, source, point.publication)
-        # of the newest times one segment of an entity says all; of others those before it may be needed
+        # at the newest times one segment of an entity is enough; for other times earlier segments may be needed
         states = chains.states(event_us and limit_us, known_at=known_us and time_us)
         states = states.withColumnRenamed("entity", source.entity)
         return states.withColumn("timestamp", F.timestamp_micros("timestamp"))
@@ -82,8 +82,10 @@ def states_at(lake: Lake, source: Source, *, event_us: int | None = None, known_
 def entity_state(
     lake: Lake, source: Source, entity: str, *, event_us: int | None = None, known_us: int | None = None
 ) -> pa.Table:
-    """As `states_at`, of one entity, from the files that can hold it, without Spark: one row, none of an entity that
-    has no state then."""
+    """The state of one entity, as `states_at` gives it, read without Spark from the files that can contain the entity.
+
+    One row; no row if the entity has no state at that time.
+    """
     _state_of(source)
     point = ReadPoint.open(lake, source, known_us)
     time_us, limit_us = point.known_us, point.event_limit(event_us)
@@ -114,7 +116,7 @@ def _state_of(source: Source) -> State:
 
 
 def _shown(states: pa.Table, source: Source) -> pa.Table:
-    """States as people see them: one column per component."""
+    """The states as people see them: one column per component in place of the vector."""
     assert source.state is not None, "callers look whether the source has state"
     components = list(source.state.components)
     vectors = [pc.list_element(states["vector"], i) for i in range(len(components))]
@@ -125,7 +127,7 @@ def _shown(states: pa.Table, source: Source) -> pa.Table:
 
 @dataclass(frozen=True)
 class _StatesAt:
-    """What runs in the Python workers: all rows of whole entities to their states, one column per component."""
+    """The function that Python workers run: folds all rows of whole entities into states, one column per component."""
 
     source: Source
 

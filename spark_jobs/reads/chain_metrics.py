@@ -1,4 +1,4 @@
-"""What a source's chains hold, and the bytes that they take beside the deltas that they are made of."""
+"""Metrics of a source's chains: how many deltas and checkpoints they have, and their bytes beside the trace's."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ _COUNTED = ("at_delta", "deltas", "refusals", "known_until", "encoding", "saved_
 
 @dataclass(frozen=True, slots=True)
 class ChainMetrics:
-    """`chains`: entities. `pending`: deltas after the newest checkpoint of each, `longest`: of one. `saved_bytes`: per
-    encoding what it takes less than the other would, in memory. Bytes of the files: of the trace's updates, and of the
-    live segments; a file that holds closed segments too counts whole until folding rewrites it. `merged`, `dropped`,
-    `bytes_before` and `bytes_after`: of all compactions so far, as `gold.compactions` tells them one by one.
+    """The metrics of a source's published chains.
+
+    `chains`: entities that have one. `pending`: deltas after the newest checkpoint, of all chains; `longest`: the most
+    of one chain. `saved_bytes`: by encoding, the bytes of memory that it saves compared with the other encoding.
+    `bytes_of_updates`, `bytes_of_chains`: sizes of the files with the trace's updates, and of those with live segments;
+    a file that also contains closed segments counts whole until folding rewrites it. `merged`, `dropped`,
+    `bytes_before`, `bytes_after`: sums over all compactions so far; `gold.compactions` lists them one by one.
     """
 
     chains: int
@@ -49,7 +52,7 @@ class ChainMetrics:
 
 
 def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
-    """Counted now, over what is published; reads the files' plain columns and their names, without a Spark job.
+    """Count the metrics of the chains as published now; reads some columns and the sizes of files, without a Spark job.
 
     Raises:
         ParameterError: the source keeps no chains.
@@ -90,7 +93,10 @@ def _with_refusals(segments: pa.Table) -> list[dict[str, list[int | None]]]:
 
 
 def _refused(refusals: list[int | None], until: list[int | None]) -> int:
-    """Deltas of a segment that stand and that the chain skips: what was taken back is kept for reads of the past."""
+    """The number of deltas of a segment that count now and that the chain refuses.
+
+    `until` is not null for a delta that was taken back; such a delta is kept for reads of the past only.
+    """
     stands = [time is None for time in until] or [True] * len(refusals)
     return sum(bool(refusal) and standing for refusal, standing in zip(refusals, stands, strict=True))
 
@@ -103,6 +109,6 @@ def _compactions(lake: Lake, source: Source, current: Publication) -> dict[str, 
 
 
 def _bytes(rows: StoredRows) -> int:
-    """Of the files that hold the rows."""
+    """The size in bytes of the files that contain the rows."""
     paths = {fragment.path: fragment.filesystem for fragment in rows.fragments}
     return sum(system.get_file_info(path).size for path, system in paths.items())

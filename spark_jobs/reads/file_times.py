@@ -1,4 +1,4 @@
-"""Instants as a source's files write them: what landing reads back as exactly that instant."""
+"""Instants as a source's files write them, so that landing reads back exactly the same instant."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from spark_jobs.sources.columns import EPOCH_FORMATS, Column
 from spark_jobs.storage.times import instant
 
 STEPS_US = (1, 1_000, 1_000_000, 60_000_000, 3_600_000_000, times.DAY_US)
-"""Distances that formats can tell apart."""
+"""Distances in microseconds between two times that some format can tell apart, the smallest first."""
 
 
 def written_time(column: Column, time_us: int) -> datetime | int | str | None:
-    """The instant as a column of times writes it by the first of its formats: a datetime for `iso`, else a number or a
-    text; None if that has no words for exactly this instant (it names no seconds, or the zone's clock shows the time
-    twice)."""
+    """The instant as a column of times writes it in the first of its formats: a datetime for `iso`, else a number or a
+    text. None if the format can't express exactly this instant: it has no seconds, or the zone's clock shows the time
+    twice."""
     form = column.formats[0]
     if form == "iso" and column.type == "timestamp":
         return instant(time_us)
@@ -31,7 +31,7 @@ def written_time(column: Column, time_us: int) -> datetime | int | str | None:
 
 
 def _instant_of(column: Column, time_us: int, how: int) -> int | None:
-    """The instant that landing makes of a time that was read as `how`."""
+    """The instant that landing makes of a time that was read as `how`; None if landing refuses the time."""
     if how == times.BAD:
         return None
     if column.type == "date":

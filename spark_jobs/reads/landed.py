@@ -1,7 +1,7 @@
-"""Which landing brought an update: its file and line, and the run.
+"""The landing that brought an update: its file and line, and its run.
 
-The trace does not say: merging writes an update under the token of the run that merges. Chunks do, of each row; a row
-that a landing leaves as it was did not come by it.
+The trace does not record the landing: merging writes an update under the token of the run that merges. Chunks record it
+for each row. A landing that leaves a row as it was did not bring that row.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _OF_ROW = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_
 
 
 def with_landings(lake: Lake, source: Source, updates: Sequence[Row], read: Sequence[str]) -> list[Row]:
-    """The updates with `file`, `line`, `run_id` and `landing` of what brought them, in place of their `token`.
+    """The updates, each with the `file`, `line`, `run_id` and `landing` that brought it, in place of its `token`.
 
     An update has `row_id`, `entity`, `event_time`, `delta_id`, `token` (of the attempt that wrote it to the trace,
-    later than its landing), `diff` if it may be below zero, and maybe the columns `read`, which tell versions of a row
-    apart.
+    later than its landing), and `diff` if that may be below zero. It may have the columns `read`, by which versions of
+    a row are told apart.
     """
     if not updates:
         return []
@@ -41,7 +41,7 @@ def with_landings(lake: Lake, source: Source, updates: Sequence[Row], read: Sequ
     def named(update: Row) -> Row:
         came = update.get("diff", 1) > 0
         landing = landing_of(update, brought.get((update["row_id"], came), []), read)
-        # what went was of the files as they were until then
+        # a row that was taken back belongs to the files as they were before this landing
         path, line = files.place_of(update["row_id"], (landing or 0) if came else (landing or 0) - 1)
         told = {name: value for name, value in update.items() if name != "token"}
         offset = place_in_topic(path or "", line or 0) if source.landing.kind == "topic" else {}
@@ -51,8 +51,11 @@ def with_landings(lake: Lake, source: Source, updates: Sequence[Row], read: Sequ
 
 
 class _Files:
-    """The files of a source by their row ids. An older version gave the ids of a file that it took back to the next
-    one, so which file it was depends on the landing."""
+    """The files of a source by their row ids.
+
+    An older version of Tidemark gave the ids of a file that it took back to the next file. So the file of a row id
+    depends on the landing.
+    """
 
     def __init__(self, ledger: Sequence[Row]) -> None:
         self._rows: dict[int, list[Row]] = {}
@@ -62,7 +65,7 @@ class _Files:
         self._firsts = sorted(self._rows)
 
     def place_of(self, row_id: int, landing: int) -> tuple[str | None, int | None]:
-        """The file that had the row id when `landing` was done, and the line; None where the ledger does not say."""
+        """The file that had the row id when `landing` was done, and the line; None for both if the ledger has none."""
         before = bisect_right(self._firsts, row_id)
         if not before:
             return None, None
@@ -72,8 +75,11 @@ class _Files:
 
 
 def landing_of(update: Row, brought: Sequence[Mapping[str, Any]], read: Sequence[str]) -> int | None:
-    """The last landing that brought the update, of those before it was written to the trace: with its values, if one
-    did, since a row that stands may be older than what its file says now."""
+    """The last landing that brought the update before it was written to the trace; None if there is none.
+
+    A landing that brought the update's own values goes first: the row in the trace may be older than the row that its
+    file has now.
+    """
     told = [column for column in ("event_time", "delta_id", *read) if column in update]
     values = [repr(update[column]) for column in told]
     before = [row for row in brought if row["landing"] < update["token"]]
@@ -82,10 +88,10 @@ def landing_of(update: Row, brought: Sequence[Mapping[str, Any]], read: Sequence
 
 
 def _of_chunks(lake: Lake, source: Source, updates: Sequence[Row], read: Sequence[str], ledger: set[int]) -> list[Row]:
-    """Of the rows of these updates what each landing of the ledger brought, with its chunk's `diff`."""
+    """The versions of the updates' rows that landings of the ledger brought, each with the `diff` of its chunk."""
     wanted = {update["row_id"] for update in updates}
     arrays = _OF_ROW | {column: f"c_{column}" for column in read}
-    # of a merged chunk `seq_no` is that of its last row
+    # a merged chunk has the `seq_no` of its last row
     near = pc.field("seq_no") >= min(drop_of(row_id) for row_id in wanted)
     near = near & pc.field("entity").isin(sorted({update["entity"] for update in updates}))
     columns = ["diff", "landing", LANDINGS.name, *arrays.values()]
@@ -95,7 +101,7 @@ def _of_chunks(lake: Lake, source: Source, updates: Sequence[Row], read: Sequenc
             continue
         for place, row_id in enumerate(chunk["row_ids"]):
             if row_id in wanted:
-                # a chunk none of whose rows has a value holds no array
+                # a chunk has no array for a column in which none of its rows has a value
                 row = {name: (chunk[array] or {place: None})[place] for name, array in arrays.items()}
                 landing = (chunk[LANDINGS.name] or {place: chunk["landing"]})[place]
                 rows.append({"diff": chunk["diff"], **row, "landing": landing})

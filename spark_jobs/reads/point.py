@@ -1,8 +1,8 @@
 """The point at which a source is read: its publication, its frontiers, and the times of the question, checked once.
 
-A read is definite: its visible time must be below `published` (`not_published`) and not below `since` (`below_since`);
-of published tables it must not be before the first publication either (`before_first_publication`). Then the answer
-stays the same, whatever lands, is backfilled or compacted.
+A read is definite: the same question always has the same answer, whatever lands, is backfilled or compacted later. For
+that, its visible time must be below `published` (else `not_published`) and at or after `since` (else `below_since`). A
+read of published tables must not be before the first publication either (else `before_first_publication`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class NotPublished(TidemarkError):
 
 
 class BeforeFirstPublication(TidemarkError):
-    """What was published at a time before the source's first publication was asked for. Facts: `at_us`, `first_us`."""
+    """The time asked for lies before the source's first publication. Facts: `at_us`, `first_us`."""
 
     code = "before_first_publication"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPoint:
-    """What a read of `source` goes by: the publication in force, the frontiers, and the visible time, in microseconds,
-    up to which changes are known."""
+    """The point at which `source` is read: the publication in force, the frontiers, and the visible time up to which
+    changes are known (`known_us`, microseconds)."""
 
     source: Source
     publication: Publication
@@ -45,7 +45,7 @@ class ReadPoint:
 
     @classmethod
     def open(cls, lake: Lake, source: Source, known_us: int | None = None) -> ReadPoint:
-        """The point of a visible time; None: the newest, one tick before `published`.
+        """The point of a visible time in microseconds; None: the newest, one tick before `published`.
 
         Raises:
             NotPublished: nothing is published at that time yet.
@@ -61,7 +61,7 @@ class ReadPoint:
 
     @classmethod
     def of_publication(cls, lake: Lake, source: Source, at_us: int | None = None) -> ReadPoint:
-        """As `open`, for reads of published tables, which say nothing of times before the first publication.
+        """The point for a read of published tables, which have no rows of times before the first publication.
 
         Raises:
             NotPublished, BelowSince: as `open`.
@@ -76,11 +76,11 @@ class ReadPoint:
 
     @property
     def horizon_us(self) -> int:
-        """States are exact for event times from here on."""
+        """The event time from which on states are exact, in microseconds."""
         return published_horizon(self.source, self.frontiers, self.publication)
 
     def event_limit(self, event_us: int | None) -> int:
-        """The greatest event time that a state at `event_us` takes in; None: all that is published.
+        """The greatest event time that a state at `event_us` includes, in microseconds; None: all that is published.
 
         Raises:
             BelowHorizon: it lies before the horizon.

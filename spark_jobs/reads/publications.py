@@ -1,5 +1,5 @@
-"""Every publication of a source so far, told by the history of its frontiers: what `trace.publications` says, without
-Spark."""
+"""Every publication of a source so far, derived from the history of its frontiers: the rows of `trace.publications`,
+without Spark."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ TICK = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One publication: the run that made it, the token under which that sealed, and its frontiers with those of the one
-    before it, 1970 of the first. What landed under a smaller token is in it."""
+    """One publication: the run that made it, the token under which that run sealed, and its frontiers.
+
+    `published_before` and `reached_before` are the frontiers of the publication before it; 1970 for the first one. A
+    publication includes the rows that landed under a smaller token.
+    """
 
     run_id: str
     token: int
@@ -33,11 +36,11 @@ class Published:
 
     @property
     def known_from(self) -> datetime:
-        """The visible time that its changes carry."""
+        """The visible time that the publication's changes carry: one tick before `published`."""
         return self.published - TICK
 
     def took_in(self, update: Mapping[str, Any]) -> bool:
-        """Whether an update, by its `time` and `event_time`, is published with it and was not before."""
+        """True if this publication is the first that includes the update, by its `time` and `event_time`."""
         time, event_time = update["time"], update["event_time"]
         shown = time < self.published and event_time < self.reached
         return shown and (time >= self.published_before or event_time >= self.reached_before)
@@ -50,11 +53,12 @@ def publications(lake: Lake, source: Source, current: Publication) -> list[Publi
 
 
 def publications_of(moves: Iterable[Mapping[str, Any]], newest: datetime) -> list[Published]:
-    """The publications that rows of `trace.frontiers` tell of, oldest first; `newest` is what is published now.
+    """The publications that follow from rows of `trace.frontiers`, oldest first; `newest` is the `published` of now.
 
-    Between two publications the frontiers move, and each move notes what was published. The first run to seal there
-    published; what moves the frontiers afterwards keeps the seal. A seal goes up but where a run withdrew what an
-    interrupted one had sealed: what came before that withdrawal has a smaller token than a row below the seal.
+    Between two publications the frontiers move, and each move notes `published` as it was then. The first move to a
+    seal is the one of the run that published it; later moves keep that seal. A seal only goes down where a run withdrew
+    the seal of an interrupted run. Moves from before the withdrawal have a smaller token than a move with a lower seal,
+    and are left out.
     """
     by_seal: dict[datetime, list[Mapping[str, Any]]] = {}
     seals = {newest}
@@ -67,7 +71,7 @@ def publications_of(moves: Iterable[Mapping[str, Any]], newest: datetime) -> lis
     for seal in sorted(by_seal):
         sealed = [move for move in by_seal[seal] if move["token"] > withdrawn]
         withdrawn = max(withdrawn, *(move["token"] for move in by_seal[seal]))
-        # the seal 1970 is that of a source of which nothing is published
+        # a source that has published nothing has the seal 1970
         if seal in seals and seal > EPOCH and sealed:
             first, reached = min(sealed, key=_token), max(move["reached"] for move in sealed)
             before = (listed[-1].published, listed[-1].reached) if listed else (EPOCH, EPOCH)

@@ -1,5 +1,4 @@
-"""The key of a published row as people write it: which table is meant, and a value for each column that tells its rows
-apart."""
+"""The key of a published row as people write it: the name of the table, and a value for each column of its key."""
 
 from __future__ import annotations
 
@@ -18,9 +17,10 @@ from spark_jobs.storage.times import parsed
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A published table of a source: its name, its key's columns with their types, and the definition of a window.
+    """A published table of a source: its name, and the columns of its key with their types.
 
-    `also`: what else a column of the key is called.
+    `read`: the source's columns from which its values are made. `definition`: of a window table; None for states.
+    `also`: other names of columns of the key.
     """
 
     name: str
@@ -31,8 +31,11 @@ class PublishedTable:
 
 
 def published_table(source: Source, table: str) -> PublishedTable:
-    """The table of the source that `silver.<definition>`, `gold.<source>` or the name alone means; raises
-    ParameterError for another."""
+    """The source's table of the name `silver.<definition>` or `gold.<source>`, with or without the database.
+
+    Raises:
+        ParameterError: the source publishes no such table.
+    """
     name = table.split(".", 1)[-1]
     if name in source.windows and table in (name, f"silver.{name}"):
         definition = Definition(source, name)
@@ -53,7 +56,7 @@ def published_table(source: Source, table: str) -> PublishedTable:
 
 
 def row_key(table: PublishedTable, given: Sequence[str]) -> dict[str, str]:
-    """A value for each column of the key, as Spark reads it: given in their order, or as `column=value` each.
+    """A value for each column of the key, as Spark reads it; `given` has them in order, or each as `column=value`.
 
     Raises:
         ParameterError: a column without a value or with two, or a value that is none of its column's type.
@@ -79,7 +82,11 @@ def row_key(table: PublishedTable, given: Sequence[str]) -> dict[str, str]:
 
 
 def _checked(column: str, text: str, type_: str) -> str:
-    """`text` as Spark reads it as a value of this type; refuses what is none, which would end the query."""
+    """The text as Spark reads it as a value of this type.
+
+    Raises:
+        ParameterError: the text is no value of the type; it would make the query fail.
+    """
     read, what = _READ_KEY.get(type_, (str, "text"))
     try:
         return read(text)
@@ -102,4 +109,4 @@ _READ_KEY: dict[str, tuple[Callable[[str], str], str]] = {
     "DATE": (lambda text: date.fromisoformat(text).isoformat(), "a date such as 2013-01-07"),
     "TIMESTAMP": (lambda text: parsed(text).isoformat(), "an instant such as 2013-01-07T12:00:00Z"),
 }
-"""How a value of each type is read, and what it is called; of any other type all text is one."""
+"""By type, the function that reads a value, and the words for such a value; other types take any text."""

@@ -1,7 +1,7 @@
 """One entity's chain: its history delta by delta, and the rows that bring it back to a state of the past.
 
-A rollback is new deltas: rows as the source's files have them, landed like any other. Nothing is rewritten, so the
-history shows what was rolled back, and as-of reads of before give what they gave.
+A rollback consists of new deltas: rows in the form of the source's files, which land like any others. Nothing is
+rewritten. So the history shows the deltas that were rolled back, and as-of reads of earlier times keep their answers.
 """
 
 from __future__ import annotations
@@ -36,22 +36,28 @@ class RollbackNotExpressible(TidemarkError):
 
 
 def entity_history(lake: Lake, source: Source, entity: str) -> list[ChainVersion]:
-    """The published deltas of one entity that stand, in order, each with the state after it; times in microseconds.
+    """The published deltas of one entity that count now, in order, each with the state after it; times in microseconds.
 
-    What retention has let go is in the state that the first one stands on. Empty for an entity without deltas.
+    Deltas that retention has removed are part of the state before the first one. Empty for an entity without deltas.
+
+    Raises:
+        ParameterError: the source keeps no chains.
+        NotPublished: nothing is published yet.
     """
     return versions(_segments(lake, source, entity), transforms=REGISTERED)
 
 
 def rollback_rows(lake: Lake, source: Source, entity: str, to_us: int, *, at_us: int) -> list[Row]:
-    """Rows of the source (column -> value, times as its files write them: see `written_time`) which, landed, give the
-    entity at `at_us` the state that it had at `to_us`; none if it has that state.
+    """The rows that have to land so that the entity has at `at_us` the state that it had at `to_us` (microseconds).
+
+    A row maps columns to values, with times as the source's files write them: see `written_time`. Empty if the entity
+    has that state already.
 
     Raises:
-        ParameterError: nothing is published of the entity, `at_us` does not come after every delta that is, or the
-            files can't say it.
-        BelowHorizon: `to_us` lies before the horizon, or `at_us` does: what lands there changes nothing.
-        RollbackNotExpressible: the source's mode has no row that does this, or nothing tells the row's delta apart.
+        ParameterError: the entity has no published delta, `at_us` is not later than all of them, or the files' format
+            of time can't express `at_us`.
+        BelowHorizon: `to_us` or `at_us` lies before the horizon; a row that lands there changes nothing.
+        RollbackNotExpressible: the source's mode has no row that does this, or a delta id can't be made for the row.
     """
     point = ReadPoint.open(lake, source)
     for time in (to_us, at_us):
@@ -85,11 +91,11 @@ def rollback_rows(lake: Lake, source: Source, entity: str, to_us: int, *, at_us:
 
 
 class _Rows:
-    """Rows of one source for one entity, the least time apart from each other that its files can say."""
+    """The rows of one entity's rollback, as far apart in time as the least step that the source's files can express."""
 
     def __init__(self, source: Source, entity: str, at_us: int) -> None:
         self._source, self._entity, self._at_us = source, entity, at_us
-        # an id that is a time says the row's
+        # a part of the delta id that is a time gets the time of the row
         ids = [c for c in source.delta_id or () if source.columns[c].type in ("timestamp", "date")]
         self._times = {column: source.columns[column] for column in (*source.timelines.values(), *ids)}
         for name, column in self._times.items():
@@ -101,7 +107,7 @@ class _Rows:
                 )
 
     def back(self, now: EntityState, then: EntityState) -> list[Row] | None:
-        """The rows from the one state to the other, None if there are none."""
+        """The rows that lead from the state `now` to the state `then`; None if no rows of the source do."""
         state = _state(self._source)
         if state.operations is not None:
             return self._by_operations(state.operations.op, state.operations.values, now, then)
@@ -123,10 +129,11 @@ class _Rows:
         return self._by_sums(state, now, then)
 
     def _by_sums(self, state: State, now: EntityState, then: EntityState) -> list[Row] | None:
-        """One row that adds the difference; None if that is no number of the state's type, or loses a digit."""
+        """One row that adds the difference; None if the state's type can't represent the sums exactly, or a component
+        that adds a constant would need another difference."""
         change: Row = {}
         kind = np.dtype(state.datatype).type
-        # an entity that is gone begins anew
+        # an entity without a state starts from nothing
         before = now.vector or (None,) * len(then.vector)
         for source, old, new in zip(state.components.values(), before, then.vector, strict=True):
             difference = (new or 0) - (old or 0)
@@ -158,7 +165,8 @@ class _Rows:
         return None if deletes is None else [self._row(place, {deletes.column: deletes.values[0]})]
 
     def _row(self, place: int, values: Row) -> Row:
-        """A row `place` steps after the rollback's time; what tells deltas apart says that it is one."""
+        """A row `place` steps after the rollback's time; columns of the delta id without a value get one that no other
+        row has."""
         at_us = self._at_us + place * self._step()
         times = {name: written_time(column, at_us) for name, column in self._times.items()}
         needed = dict.fromkeys(name for name, column in self._source.columns.items() if not column.optional)
@@ -174,7 +182,11 @@ class _Rows:
         )
 
     def _identity(self, name: str, at_us: int) -> str | int:
-        """What a part of the delta's id says: no other row has it."""
+        """The value of the delta id's column `name`: one that no other row has.
+
+        Raises:
+            RollbackNotExpressible: the column is neither a text nor a whole number.
+        """
         kind = self._source.columns[name].type
         if kind not in ("string", "int"):
             raise RollbackNotExpressible(
@@ -188,7 +200,7 @@ class _Rows:
         return at_us if kind == "int" else f"rollback-{self._entity}-{at_us}"
 
     def _landable(self, column: str, value: Any) -> Any:
-        """The value as a column of its type reads it: a state of doubles holds 4 as 4.0, which is no int."""
+        """The value in the type of the column: a state of doubles has 4.0 where an `int` column needs 4."""
         whole = isinstance(value, float) and value.is_integer() and self._source.columns[column].type == "int"
         return int(value) if whole else value
 
@@ -199,7 +211,11 @@ def _state_at(segments: Segments, event_us: int) -> EntityState:
 
 
 def check_keeps_chains(source: Source) -> None:
-    """Refuse a source whose deltas gold does not keep."""
+    """Refuse a source that keeps no chains.
+
+    Raises:
+        ParameterError: the source keeps none.
+    """
     if not source.keeps_chains:
         raise ParameterError(
             expected="a source whose chains are kept",

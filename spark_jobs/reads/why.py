@@ -1,7 +1,7 @@
-"""Why a published row says what it says: the deltas behind it, and its revisions with what caused each.
+"""Why a published row has its values: the deltas behind it, and its revisions, each with the deltas that caused it.
 
-Everything is read from the history of published tables and the trace, without a Spark job; nothing of it is kept for
-this alone. A delta is named by the file and line that it stood in, and the run that landed it.
+Everything is read from the history of published tables and from the trace, without a Spark job. No record is kept for
+this purpose alone. A delta is named by its file and line, and by the run that landed it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CLOSED = "closed"
 class Revision:
     """One published version of the row, its values by column, and the deltas that caused it.
 
-    `known_to` is None while it holds. `run_id` is the run that published it.
+    `known_to` is None for the version that is published now. `run_id` is the run that published the version.
     """
 
     known_from: Any
@@ -54,12 +54,12 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The row `key` of `table`: revisions oldest first, and the deltas behind what is published now, all `n_deltas` of
-    them or the first.
+    """The row `key` of `table`: its revisions, oldest first, and the deltas behind its published values.
 
-    A delta: `file`, `line`, `run_id`, `landing`, `row_id`, `entity`, `event_time`, `time`, `delta_id`, and the columns
-    that the row is made of; as a cause also `diff`, −1 for one that was taken back. Causes are updates after `since`:
-    up to it visible times are no longer told apart, so that it can't be said which publication took an update in.
+    `deltas` has all `n_deltas` of them, or the first ones if a limit was given. A delta has `file`, `line`, `run_id`,
+    `landing`, `row_id`, `entity`, `event_time`, `time`, `delta_id`, and the columns that the row is made of. As a cause
+    it also has `diff`, −1 for a delta that was taken back. Causes are updates after `since`: up to it visible times are
+    no longer told apart, so the publication that took an update in is not known.
     """
 
     table: str
@@ -71,12 +71,12 @@ class Why:
 
     @property
     def published(self) -> Revision | None:
-        """What is published now, if anything is."""
+        """The revision that is published now; None if there is none."""
         return self.revisions[-1] if self.revisions and self.revisions[-1].known_to is None else None
 
 
 def why(lake: Lake, source: Source, table: str, key: Sequence[str], limit: int = 0) -> Why:
-    """Why the row of `table` with this key is what it is; up to `limit` deltas (0: all), oldest first.
+    """The revisions of the row of `table` with this key, and up to `limit` deltas behind it (0: all), oldest first.
 
     `table` is `silver.<definition>`, `gold.<source>`, or the name alone. `key` gives the key's columns in order, or
     each as `column=value`; a window's key ends with `window_start` (adaptive ones: `window_id`).
@@ -106,7 +106,7 @@ def why(lake: Lake, source: Source, table: str, key: Sequence[str], limit: int =
 
 @dataclass(frozen=True)
 class _Read:
-    """What the lake's files hold of the row with `key`, as of the publication in force."""
+    """The changes and updates of the row with `key` in the lake's files, as of the publication in force."""
 
     lake: Lake
     point: ReadPoint
@@ -115,7 +115,7 @@ class _Read:
 
     @cached_property
     def _publications(self) -> dict[datetime, Published]:
-        """By the time that their changes carry."""
+        """The publications by the visible time that their changes carry."""
         listed = publications(self.lake, self.point.source, self.point.publication)
         return {publication.known_from: publication for publication in listed}
 
@@ -134,7 +134,10 @@ class _Read:
         return scalars
 
     def changes(self) -> list[Row]:
-        """The changelog of the row, retractions before insertions of one time; each with the run that published it."""
+        """The changelog of the row by time, each change with the run that published it.
+
+        A retraction comes before an insertion of the same time.
+        """
         definition = self.table.definition
         history = STATE if definition is None else definition.table()
         hidden = {*(column.name for column in VALIDITY), *(() if definition else ("source",))}
@@ -163,8 +166,7 @@ class _Read:
         return sorted(changelog, key=lambda row: (row["time"], row["diff"]))
 
     def updates(self, changes: Sequence[Row]) -> list[Row]:
-        """The updates in the trace that bear on what is published and can have made these changes of the row, in order
-        of their event times."""
+        """The updates in the trace that can have made these changes of the row, in order of their event times."""
         source, definition = self.point.source, self.table.definition
         if definition is None:
             of_row = _equals("entity", self._scalars["entity"])
@@ -184,8 +186,10 @@ class _Read:
         return [{named.get(name, name): row[name] for name in shown} for row in rows.to_pylist()]
 
     def causes(self, changes: Sequence[Row], updates: Sequence[Row]) -> Iterator[Row]:
-        """The time of each publication that changed the row, as `time`, with each update that it took in and that can
-        have changed the row, as `update_…`."""
+        """Each publication that changed the row, with each update that it took in and that can have caused a change.
+
+        `time` is the time of the publication's changes; the update's columns are called `update_…`.
+        """
         for time in dict.fromkeys(change["time"] for change in changes):
             of_time = [change for change in changes if change["time"] == time]
             publication = self._publications.get(time)
@@ -199,7 +203,7 @@ class _Read:
                     yield {"time": time, **{f"update_{name}": value for name, value in cause.items()}}
 
     def _touches(self, change: Row, update: Row) -> bool:
-        """Whether the update, which is of the key, can have changed the row."""
+        """True if the update, which has the row's key, can have made this change."""
         definition = self.table.definition
         if definition is None:
             return True
@@ -210,7 +214,7 @@ class _Read:
         return low <= time <= high or (definition.moves_late_rows and time < lo and low <= lo <= high)
 
     def behind(self, published: Revision, updates: Sequence[Row]) -> list[Row]:
-        """The deltas that stand behind the row, each with the `token` under which the trace holds it."""
+        """The deltas from which the published row is made, each with the `token` under which it is in the trace."""
         definition, reached = self.table.definition, instant(self.point.publication.reached_us)
         known = instant(self.point.known_us)
         due = (row for row in updates if row["time"] <= known and row["event_time"] < reached)
@@ -223,7 +227,7 @@ class _Read:
         return [{name: value for name, value in row.items() if name not in ("_time", "_lo")} for row in found]
 
     def _is_near(self, row: Row, definition: Definition, published: Revision) -> bool:
-        """Whether a row of the key may count in the window."""
+        """True if a row of the key can count in the published window, by its time."""
         start, end = micros(_start(self.key, published)), micros(published.values["window_end"])
         if row["_time"] is None:
             return False
@@ -231,16 +235,19 @@ class _Read:
 
 
 def _changed_by(definition: Definition, changes: Sequence[Row]) -> tuple[int, int]:
-    """The first and the last time at which a row can have made one of these changes of a window."""
+    """The first and the last time, in microseconds, of rows that can have made one of these changes of a window."""
     starts, ends = (np.array([micros(c[b]) for c in changes], np.int64) for b in ("window_start", "window_end"))
     low, high = definition.kind.changed_by(starts, ends)
     return int(low.min()), int(high.max())
 
 
 def _within(definition: Definition, changes: Sequence[Row]) -> pc.Expression:
-    """Whether an update's time, or its drop's start where late rows move there, is one that bears on the changes."""
+    """A condition on updates: their time can have made one of the changes.
+
+    Where late rows move to the start of their drop, that start counts as well.
+    """
     low, high = _changed_by(definition, changes)
-    # what stands in a window is within its bounds, which may be wider
+    # rows that count in a window are within its bounds, which may be wider
     low = min(low, *(micros(change["window_start"]) for change in changes))
     high = max(high, *(micros(change["window_end"]) for change in changes))
     time = pc.field(f"t_{definition.time}")
@@ -253,15 +260,18 @@ def _within(definition: Definition, changes: Sequence[Row]) -> pc.Expression:
 
 
 def _equals(column: str, value: pa.Scalar) -> pc.Expression:
-    """Whether a column has the value; NaN equals NaN, as in Spark."""
+    """A condition: the column equals the value. NaN equals NaN, as in Spark."""
     if pa.types.is_floating(value.type) and math.isnan(value.as_py()):
         return pc.field(column).is_nan()
     return pc.field(column) == value
 
 
 def _told_apart(causes: Iterable[Row], since: datetime) -> Iterator[tuple[Any, Row]]:
-    """The time of a change, and an update that its publication took in, for each whose own time is still known: merged
-    batches hold updates of up to since at since, where they look as if one publication had taken in all of them."""
+    """The time of a change and an update behind it, for each cause whose update is later than `since`.
+
+    Merged batches have updates of times up to since at since itself. There they look as if one publication had taken in
+    all of them.
+    """
     for row in causes:
         update = {name.removeprefix("update_"): value for name, value in row.items() if name != "time"}
         if update["time"] > since:
@@ -269,7 +279,7 @@ def _told_apart(causes: Iterable[Row], since: datetime) -> Iterator[tuple[Any, R
 
 
 def _revisions(changes: list[Row], causes: Mapping[Any, list[Row]], table: PublishedTable) -> list[Revision]:
-    """Insertions in order of time, each with the retraction that follows it."""
+    """The revisions of a row by its changelog: an insertion begins a revision, the next retraction ends it."""
     hidden = {*table.key, "time", "diff", "revision", "run_id"}
     found: list[Revision] = []
     for change in changes:
@@ -284,16 +294,16 @@ def _revisions(changes: list[Row], causes: Mapping[Any, list[Row]], table: Publi
 
 
 def _standing(updates: Iterable[Row]) -> list[Row]:
-    """The deltas whose diffs sum to more than zero over all visible times, in the order in which each first comes; each
-    with the time and the token of the last update that brought it.
+    """The deltas whose diffs sum to more than zero over all visible times, in the order of their first updates.
 
-    Summed one by one: what groups rows takes -0.0 for 0.0.
+    Each has the time and the token of the last update that brought it. The diffs are summed in Python, since a function
+    that groups rows would take -0.0 for 0.0.
     """
     sums: dict[tuple[Any, ...], int] = {}
     rows: dict[tuple[Any, ...], Row] = {}
     for update in updates:
         row = {name: value for name, value in update.items() if name not in ("diff", "time", "token")}
-        # the text of a float tells its zeros apart, and is one for all that are not a number
+        # the text of a float tells 0.0 from -0.0, and is the same for every NaN
         same = tuple(repr(value) if isinstance(value, float) else value for value in row.values())
         sums[same] = sums.get(same, 0) + update["diff"]
         last = {name: update[name] for name in ("time", "token")}
@@ -304,14 +314,14 @@ def _standing(updates: Iterable[Row]) -> list[Row]:
 
 
 def _start(key: Mapping[str, str], published: Revision) -> datetime:
-    """When the window starts: its key says it as text, an adaptive one's row as a time."""
+    """The start of the window: of an adaptive window from the row's values, else from the text in the key."""
     told = published.values.get("window_start")
     start: datetime = parsed(key["window_start"]) if told is None else told
     return start
 
 
 def _counting(rows: list[Row], definition: Definition, key: Mapping[str, str], published: Revision) -> list[Row]:
-    """Those of the rows that count in the window, as the kernel of the windows decides."""
+    """The rows that count in the published window, by the same rules as the kernel of the windows."""
     times, lo = (np.array([row[name] for row in rows], np.int64) for name in ("_time", "_lo"))
     judged = definition.lateness(times, lo)
     first = micros(_start(key, published))
