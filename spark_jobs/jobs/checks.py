@@ -1,4 +1,4 @@
-"""The source file's checks and suites of one's own, at the end of the stage that writes what they are about."""
+"""The source file's checks and your own suites, judged at the end of the stage that writes the checked rows."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _KINDS = ("check", "suite")
 
 
 def verify_checks(stage: Stage) -> None:
-    """Refuse a check that can't be made, a condition that is no SQL over its table, and an override of no check.
+    """Refuse a check that can't be judged, a condition that is no SQL over its table, and an override of no check.
 
     Raises:
-        SourceFileError: names the checks.
-        ParameterError: names the override.
+        SourceFileError: names the checks whose conditions are no SQL over their tables.
+        ParameterError: an override names no check, or has no reason.
     """
     verify(stage.settings, stage.source)
     problems = [problem for name, check in stage.source.checks.items() if isinstance(check, OfSql)
@@ -73,7 +73,7 @@ def verify_checks(stage: Stage) -> None:
 
 
 def _names(stage: Stage) -> list[str]:
-    """The names of all checks, those of suites too."""
+    """The names of all checks, including those of suites."""
     by_engine = [check.name for table in checked_tables(stage.source) for check in _assertions(stage, table)]
     return [*stage.source.quarantining, *by_engine]
 
@@ -83,12 +83,12 @@ def _assertions(stage: Stage, table: str) -> list[Assertion]:
 
 
 def _sql_problem(stage: Stage, name: str, check: OfSql) -> Problem | None:
-    """Why the condition of a check is none over its table; None if it is."""
+    """The problem of a check whose condition is no SQL over its table; None if there is none."""
     from pyspark.errors import PySparkException
 
     try:
         empty = stage.lake.spark.createDataFrame([], _columns_as_ddl(stage, check.table))
-        # its schema is what Spark makes of the condition
+        # asking for the schema has Spark resolve the condition
         _ = empty.select(F.expr(check.sql)).schema
     except PySparkException as error:
         if is_lost_server(error):
@@ -99,7 +99,10 @@ def _sql_problem(stage: Stage, name: str, check: OfSql) -> Problem | None:
 
 
 def _columns_as_ddl(stage: Stage, table: str) -> str:
-    """The columns that a condition may name, as the source file has them: the tables may lack some still."""
+    """The columns that a condition may name, as a schema in DDL.
+
+    They are taken from the source file, since the tables may not have all of them yet.
+    """
     source = stage.source
     times = ("event_time", "timestamp")
     if table == ROWS:
@@ -116,13 +119,13 @@ def _columns_as_ddl(stage: Stage, table: str) -> str:
 
 
 def check_landed(stage: Stage, landings: dict[int, PendingLanding], n_records: int) -> None:
-    """Hold the rows of these landings against the checks of rows; their drops have `n_records` now, rejects included.
+    """Judge the checks of rows on these landings, whose drops have `n_records` records now, rejects included.
 
-    A row alone is judged when it lands. What is about rows together is asked of all rows of the drops as they stand,
-    and so is what is in quarantine: of a file that was corrected only the difference lands.
+    A check of single rows is judged on the rows that landed. A check of rows together, and one that quarantines, is
+    judged on all rows or rejects that the drops have now: for a corrected file, only the rows that differ are landed.
 
     Raises:
-        GateFailed: one of them does not hold, and may stop the run.
+        GateFailed: a check that may stop the run does not hold.
     """
     about = _about(stage, "bronze", f"bronze.{stage.source.name}_chunks", (*OF_ROW, *stage.source.timelines))
     drops = sorted({n for landing in landings.values() for n in landing.drops})
@@ -146,8 +149,10 @@ def _only_count(assertions: Sequence[Assertion]) -> bool:
 
 
 def _standing(stage: Stage, drops: Sequence[int], landed: pa.Table | None, assertions: Sequence[Assertion]) -> pa.Table:
-    """The rows that these drops have now, `landed` where no other has been there before. For checks that count them
-    alone nothing is known but how many they are."""
+    """The rows that these drops have now; `landed` itself if those are all of them.
+
+    If the checks only count rows, the table has the right number of rows and no column of theirs.
+    """
     of_drops = landed_drops(stage.lake, stage.source)
     count = sum(of_drops[n].rows for n in drops if n in of_drops)
     if _only_count(assertions):
@@ -159,7 +164,7 @@ def _standing(stage: Stage, drops: Sequence[int], landed: pa.Table | None, asser
 
 
 def check_windows(stage: Stage) -> None:
-    """Hold each window that has checks, as the run would publish it, against them.
+    """Judge the checks of windows on each window table as the run would publish it.
 
     Raises:
         GateFailed: as `check_landed`.
@@ -172,7 +177,7 @@ def check_windows(stage: Stage) -> None:
 
 
 def check_states(stage: Stage) -> None:
-    """Hold the states, as the run would publish them, against their checks.
+    """Judge the checks of states on the states as the run would publish them.
 
     Raises:
         GateFailed: as `check_landed`.
@@ -186,7 +191,7 @@ def _about(stage: Stage, gate: str, relation: str, shows: tuple[str, ...]) -> Ch
 
 
 def _columns(assertions: Sequence[Assertion]) -> list[str] | None:
-    """The columns that checks read; None: any."""
+    """The columns that the checks read; None if they may read any column."""
     if any(check.condition or not check.reads for check in assertions if not _counts_rows(check)):
         return None
     return sorted({column for check in assertions for column in check.reads})
@@ -211,7 +216,10 @@ def _judge(
 
 
 def _judge_table(stage: Stage, about: Checked, table: str) -> list[Verdict]:
-    """What rows break one by one is asked of the rows that the run changes, all else of the whole table."""
+    """The verdicts on a table's checks.
+
+    A check of single rows is judged on the rows that the run changes, every other check on the whole table.
+    """
     assertions = _assertions(stage, table)
     if not assertions:
         return []
@@ -224,7 +232,7 @@ def _judge_table(stage: Stage, about: Checked, table: str) -> list[Verdict]:
 
 
 def _of_table(stage: Stage, table: str, columns: Sequence[str] | None, *, token: int) -> tuple[pa.Table, pa.Table]:
-    """What a window or the states would show, and of it what `token` wrote."""
+    """The rows that a window table or the states would show, and those of them that `token` wrote."""
     if table == STATE:
         return states(stage.lake, stage.source, [], stage.publication, token)
     definition = next(d for d in stage.definitions if d.name == table)
@@ -235,7 +243,7 @@ def _of_table(stage: Stage, table: str, columns: Sequence[str] | None, *, token:
 
 
 def _placed(stage: Stage, sample: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sample rows with the file and the line that they are of."""
+    """The rows of a sample, each with the file and line that it comes from."""
     places = Places.of(versions(stage.lake, stage.source).values(), stage.source)
     ids = np.array([row["row_id"] for row in sample], np.int64)
     files = places.files(ids) if ids.size else ids
@@ -247,7 +255,7 @@ def _placed(stage: Stage, sample: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _quarantined(stage: Stage, about: Checked, drops: Sequence[int], n_records: int) -> list[Verdict]:
-    """A verdict for each check that quarantines: what of these drops stands there under its name."""
+    """A verdict for each check that quarantines, by the records of these drops in quarantine under its name."""
     checks = stage.source.quarantining
     if not checks:
         return []
@@ -258,7 +266,7 @@ def _quarantined(stage: Stage, about: Checked, drops: Sequence[int], n_records: 
     verdicts = []
     for name, check in checks.items():
         of_check = pc.equal(rejects["rule"], rules[name])
-        # a range of lines is one row, of as many records
+        # a range of lines is one row of quarantine, with as many records
         broken = int(records[of_check.to_numpy()].sum())
         share = (n_records - broken) / n_records if n_records else 1.0
         verdict = Verdict(
@@ -282,7 +290,7 @@ def _quarantined(stage: Stage, about: Checked, drops: Sequence[int], n_records: 
 
 
 def _stopped(stage: Stage, about: Checked, verdict: Verdict, *, holds: bool) -> Verdict:
-    """The verdict of a check that rows went to quarantine for."""
+    """The verdict on a check that sent rows to quarantine; failed or overridden unless the check `holds`."""
     look = f"`tidemark quarantine list {about.source}` shows them; mend the file, or the check and replay them."
     if holds:
         return replace(verdict, on_failure=look)
@@ -293,7 +301,7 @@ def _stopped(stage: Stage, about: Checked, verdict: Verdict, *, holds: bool) -> 
 
 
 def _conclude(stage: Stage, gate: str, verdicts: list[Verdict]) -> None:
-    """Keep the verdicts, record what was let pass, and stop if one of them says so."""
+    """Keep the verdicts, record those that were overridden, and refuse to go on if one of them stops the run."""
     if not verdicts:
         return
     keep_verdicts(stage, gate, [asdict(verdict) for verdict in verdicts], _KINDS)

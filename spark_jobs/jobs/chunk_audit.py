@@ -1,4 +1,4 @@
-"""The audit's look at chunks one by one: whether what a chunk says of its rows is what they say."""
+"""The part of the audit that checks chunks one by one: a chunk's own columns must agree with its rows."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ _FAULTS = {
 
 
 def columns_of_chunks(source: Source) -> list[str]:
-    """The columns that are held against each other."""
+    """The columns of a chunk that are compared with each other."""
     bounds = [f"{what}_{t}" for t in source.timelines for what in ("t", "min", "max", "sorted")]
     lists = ["row_ids", "event_times", "delta_ids", *(f"c_{column}" for column in source.columns)]
     return ["chunk_id", "entity", "seq_no", "rows", "event_min", "event_max", *lists, *bounds]
 
 
 def judged_chunks(table: pa.Table, source: Source) -> tuple[list[dict[str, Any]], pa.Table]:
-    """The chunks that contradict themselves, each with its fault, and those whose rows can be told."""
+    """The chunks that contradict themselves, each with its fault; and the chunks whose rows can be read at all.
+
+    A chunk whose lists differ in length is not among the latter.
+    """
     arrays = ["delta_ids", *(f"t_{t}" for t in source.timelines), *(f"c_{column}" for column in source.columns)]
     judged = judge_chunks(table, timelines=list(source.timelines), arrays=arrays, place_bits=PLACE_BITS)
     flags = {name: np.asarray(judged[name]).astype(np.bool_) for name in _FAULTS}
-    # a merged chunk has rows of many drops, and says that of the last one
+    # a merged chunk has rows of many drops; its `seq_no` is the drop of the last row
     _, greatest, any_row = Lists.of(table["row_ids"]).bounds()
     flags[_FOREIGN] = any_row & (greatest >> PLACE_BITS != numbers(table["seq_no"]))
     faults = [

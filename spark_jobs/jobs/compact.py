@@ -20,8 +20,10 @@ from spark_jobs.storage.tables import STATE
 
 
 def compact(stage: Stage) -> None:
-    """Write the corrections of gold and hold them against its gate, nothing visible before `publish`; then keep the
-    trace and the chunks small."""
+    """Write the corrections of gold and judge its gate and checks; then keep the trace and the chunks small.
+
+    The corrections are not visible before `publish`.
+    """
     if restate_states(stage):
         measured = measure_gold(stage.lake, _scope(stage), token=stage.fence.token)
         pass_gate(stage, "gold", measured)
@@ -33,7 +35,7 @@ def compact(stage: Stage) -> None:
 
 
 def restate_states(stage: Stage) -> bool:
-    """Write the corrections of `gold.state`; whether there was anything to do."""
+    """Write the corrections of `gold.state` and of the chains; False if there was nothing to do."""
     if stage.scope.nothing_to_do() or stage.source.state is None:
         return False
     if stage.request.promotes is not None and stage.scope.everything:
@@ -46,7 +48,7 @@ def restate_states(stage: Stage) -> bool:
 
 
 def _scope(stage: Stage) -> Scope:
-    """What the run publishes of states: they follow from some parts of the definition alone."""
+    """The scope of the states, which follow from two parts of the definition alone."""
     return stage.scope.of_parts("state", CHAINS_PART)
 
 
@@ -65,7 +67,7 @@ def _restate_sums(stage: Stage) -> bool:
 def _restate_chains(stage: Stage) -> bool:
     traffic = None
     if weighs_traffic(stage.source):
-        # over all time, not since the last run: how much a run covers must not decide
+        # counted over all time, not since the last run: the size of one run must not decide
         reads = reads_of(stage.settings.home, stage.source.name)
         entities, deltas = writes_by_class(stage.lake, _scope(stage))
         traffic = Traffic(reads.of_all, reads.by_class, entities, deltas)

@@ -1,4 +1,4 @@
-"""What a stage is given: the source, the interval, the lake and the attempt's fence."""
+"""The context of a stage: the source, the interval, the lake and the attempt's fence."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ from spark_jobs.trace.gap import SealGap
 class Stage:
     """One attempt of one stage of one run.
 
-    `drops` are the drops of the run's interval `[lo_us, hi_us)`. `lease` holds the source for this attempt and tells
-    what the run's earlier stages left. `request`: what the run is asked to do with them. `summary` is what the stage
-    reports.
+    `drops` are the drops of the run's interval `[lo_us, hi_us)`, and `request` is the run's task with them. `lease`
+    keeps the source for this attempt and has the notes of the run's earlier stages. `summary` is the stage's report.
     """
 
     name: str
@@ -51,23 +50,30 @@ class Stage:
 
     @property
     def drops(self) -> range:
-        """Sequence numbers of the interval's drops."""
+        """The sequence numbers of the interval's drops."""
         return self.source.drops.spanned(self.lo_us, self.hi_us)
 
     @property
     def gap(self) -> SealGap | None:
-        """The refusal of this run if it is not told to move the seal past drops that were never run, where it would."""
+        """The error for a run that would move the seal past drops that were never run; None if this run would not."""
         return gap_of(self.lake, self.source, self.frontiers, self.drops) if self.request.takes_drops else None
 
     def check_gap(self) -> None:
-        """Refuse the run if it would move the seal past drops that were never run, and was not told to."""
+        """Refuse the run if it would move the seal past drops that were never run, unless it is asked to (`pass_gap`).
+
+        Raises:
+            SealGap: names the drops.
+        """
         if not self.request.pass_gap and (gap := self.gap) is not None:
             raise gap
 
     @property
     def frontiers(self) -> SourceFrontiers:
-        """The frontiers that this stage goes on from. A run begins with those of the publication: what an earlier run
-        sealed and did not publish is withdrawn."""
+        """The frontiers with which this stage begins.
+
+        The first stage of a run begins with those of the publication: a seal that an earlier run did not publish is
+        withdrawn.
+        """
         return self._frontiers[1]
 
     @property
@@ -76,20 +82,20 @@ class Stage:
         return self._in_force[1]
 
     def withdraw(self) -> None:
-        """Commit the frontiers that the run begins with, where others stand."""
+        """Commit the frontiers with which the run begins, if those in the lake are others."""
         standing, begun = self._frontiers
         if begun != standing:
             frontiers.commit(self.lake, self.source, self.fence, self.run_id, begun)
 
     @cached_property
     def _in_force(self) -> tuple[SourceFrontiers, Publication]:
-        # later stages go on from what the first one has compared; damaged tables that are mended are known to differ
+        # the first stage compares the tables for all stages; a run that mends damaged tables knows that they differ
         compares = self.name == FIRST and not self.request.anew
         return in_force(self.lake, self.source, near=self.fence.token, compares=compares)
 
     @cached_property
     def _frontiers(self) -> tuple[SourceFrontiers, SourceFrontiers]:
-        """Those that stand, and those that the stage goes on from."""
+        """The frontiers in the lake, and those with which the stage begins."""
         standing, published = self._in_force
         if self.name != FIRST:
             return standing, standing
@@ -97,7 +103,7 @@ class Stage:
 
     @cached_property
     def scope(self) -> Scope:
-        """What this run publishes, seen against what is published."""
+        """The scope of this run: the rows that it has to publish, compared with the publication in force."""
         if is_misread(self.lake, self.source, self.publication):
             return Scope(self.source, self.frontiers, self.publication, everything=True)
         changed = self.request.anew.union(changed_parts(self.source, self.publication))
@@ -105,7 +111,7 @@ class Stage:
 
     @property
     def rereads(self) -> bool:
-        """Whether records are read otherwise than those that are published were: all landed files are read anew."""
+        """True if the definition reads records otherwise than the published one: then landed files are read anew."""
         return bool({*changed_parts(self.source, self.publication)} & {*LANDED_PARTS})
 
     @property

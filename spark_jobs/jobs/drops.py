@@ -1,4 +1,4 @@
-"""What stands of each drop of a source: told by the landing directory and the lake's records, without Spark."""
+"""The state of each drop of a source, read from the landing directory and the lake's records, without Spark."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ from spark_jobs.trace.gap import gap_before
 State = Literal["landed", "partial", "missing"]
 
 LOOK_AHEAD = 366
-"""How many drops without a file, after the last one that is known or has ended, end the search for files that wait."""
+"""The search for files of later drops ends after this many drops in a row without a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """One drop. `landed`: published, with all its files as they are now; `partial`: files came or changed since, or
-    were landed and never published; `missing`: never run. `files` and `bytes` are those in the landing directory,
-    `rows` what has landed of it."""
+    """One drop and its state.
+
+    `landed`: published, with all its files as they are now. `partial`: files came or changed since, or landed and were
+    never published. `missing`: never run. `files` and `bytes` count the drop's files in the landing directory, `rows`
+    its landed rows.
+    """
 
     seq_no: int
     state: State
@@ -45,11 +48,12 @@ def drops_of(
     failed: Collection[int] = (),
     ended: int = 0,
 ) -> list[Drop]:
-    """The drops of a range, or all up to the last one that has landed, has files, or has `failed`. Files are looked for
-    in the first `ended` drops, which are those that have ended, and some more; a failed one later than these does not
-    count, since a run may name any time to come.
+    """The drops of a range; or all drops up to the last one that has landed, has files, or has `failed`.
 
-    Reads every file of theirs for its checksum.
+    `ended` is the number of drops that have ended. Files are looked for in these and in `LOOK_AHEAD` more. A failed
+    drop later than the ended ones does not count, since a run may name any time to come.
+
+    Reads every file of the drops for its checksum.
     """
     now = publication.load(lake, source)
     standing = frontiers.load(lake, source)
@@ -71,7 +75,7 @@ def drops_of(
         known = landed.get(seq_no, LandedDrop())
         state: State = "missing"
         if seq_no in ran or seq_no in begun:
-            # a file that was taken back stays out, one that is gone stays in
+            # no run would change a file that was taken back, or one that landed and is gone: the drop is whole with them
             whole = seq_no in ran and all(known.checksums.get(file.path) == file.checksum for file in listed)
             state = "landed" if whole else "partial"
         return Drop(seq_no, state, len(listed), sum(file.size for file in listed), known.rows)
@@ -80,7 +84,7 @@ def drops_of(
 
 
 def _filled(settings: Settings, source: Source, past: int) -> set[int]:
-    """The drops that have files: of those before `past`, and beyond until `LOOK_AHEAD` drops in a row have none."""
+    """The drops that have files: those before `past`, and later ones until `LOOK_AHEAD` drops in a row have none."""
     filled: set[int] = set()
     begin, end = 0, past + LOOK_AHEAD
     while begin < end:
@@ -90,8 +94,11 @@ def _filled(settings: Settings, source: Source, past: int) -> set[int]:
 
 
 def slices(drops: Iterable[Drop], *, batch: int | None, most_bytes: int) -> list[list[Drop]]:
-    """Neighbouring drops that one run takes each: `batch` of them, or as many as have `most_bytes` bytes of files, and
-    a drop that has more alone."""
+    """Groups of neighbouring drops, one group for each run.
+
+    A group has at most `batch` drops; if `batch` is None, drops with at most `most_bytes` bytes of files together. A
+    drop with more bytes is a group by itself.
+    """
     result: list[list[Drop]] = []
     for drop in sorted(drops, key=lambda drop: drop.seq_no):
         last = result[-1] if result else []
@@ -103,8 +110,10 @@ def slices(drops: Iterable[Drop], *, batch: int | None, most_bytes: int) -> list
 
 
 def follows_on(settings: Settings, source: Source, drops: range) -> bool:
-    """Whether a run of these drops leaves none out that was never run, as far as the lake's records tell without Spark:
-    where they lie so that Spark alone can read them, it is not known, and False."""
+    """True if a run of these drops leaves no earlier drop out that was never run, by the lake's records.
+
+    False if only Spark can read these records.
+    """
     lake = StoredLake.at(settings.lake)
     if lake is None:
         return False

@@ -1,9 +1,9 @@
-"""Environments with tables: a changed source file's numbers beside production's, compared with them, and promoted.
+"""Environments with tables: the numbers of a changed source file beside production's, to compare and to promote.
 
-A build rehearses a run that lands nothing, with the environment's source file, over what production has landed and
-published. What the rehearsal wrote is kept beside the tables, for the promotion, and `<env>__silver` and `<env>__gold`
-show every table of the source as that run would: those that differ as tables of their own, the others as views of
-production's.
+A build rehearses a run that lands nothing, with the environment's source file, over the rows that production has landed
+and published. The rows that the rehearsal writes are kept beside the tables, for the promotion. `<env>__silver` and
+`<env>__gold` show every table of the source as that run would publish it: tables that differ are copies, the others are
+views of production's tables.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 KEPT = "_environments"
-"""Folder below the lake's root for rows that builds keep."""
+"""The folder below the lake's root for the rows that builds keep."""
 _COPIED, _VIEWED = "table", "view"
 _NOT_COMPARED = ("known_from", "revision", "final")
 
@@ -58,13 +58,13 @@ class NothingPublished(TidemarkError):
 
 @dataclass(frozen=True)
 class Build:
-    """What an environment has of a source.
+    """An environment's tables of a source.
 
     Args:
-        base: what it was worked out on.
+        base: the base of the rehearsed run.
         changed: parts of the definition that differ from the published one.
         tables: `database.table` -> `table` where it differs from production's, else `view`.
-        kept: what a promotion takes; None where it has to work the rows out itself, since files are read otherwise.
+        kept: the rows for a promotion; None if files are read otherwise, so that the promotion has to compute them.
     """
 
     environment: str
@@ -76,30 +76,30 @@ class Build:
     kept: KeptRows | None
 
     def to_json(self) -> str:
-        """As it is kept in the environment's folder."""
+        """The build as JSON, as it is kept in the environment's folder."""
         document = {**asdict(self), "base": self.base.to_json()}
         return json.dumps({**document, "kept": None if self.kept is None else self.kept.to_json()})
 
     @classmethod
     def from_json(cls, text: str) -> Build:
-        """Read what `to_json` gave."""
+        """The build that `to_json` wrote."""
         document = json.loads(text)
         base, kept = Base.from_json(document["base"], "a build"), document["kept"]
         return cls(**{**document, "base": base, "kept": None if kept is None else KeptRows.from_json(kept)})
 
     def stands(self, lake: Lake, source: Source) -> bool:
-        """Whether nothing has landed or been published since."""
+        """True if production has landed and published nothing since the build."""
         standing, shown = frontiers.load(lake, source), publication.load(lake, source)
         now = (standing.landed_through, shown.published_us, shown.definition)
         return now == (self.base.landed_through, self.base.published_us, self.base.published_definition)
 
 
 def build(settings: Settings, environment: Environment, source: Source, spark: SparkSession) -> Build:
-    """Work out what production would show with the environment's file of `source`, and show it in the environment.
+    """Compute the tables that production would have with the environment's file of `source`, and show them there.
 
     Raises:
         NothingPublished: production has published nothing of the source.
-        TidemarkError: what a run with that file would be refused for, too.
+        TidemarkError: a run with that file would be refused for the same reason.
     """
     lake = Lake(spark)
     standing = frontiers.load(lake, source)
@@ -128,16 +128,16 @@ def build(settings: Settings, environment: Environment, source: Source, spark: S
 
 
 def find_build(environment: Environment, source: str) -> Build | None:
-    """What the environment has of a source, if it was built."""
+    """The environment's build of a source; None if there is none."""
     text = environment.builds().get(source)
     return None if text is None else Build.from_json(text)
 
 
 def require_build(environment: Environment, source: str) -> Build:
-    """`find_build`.
+    """The environment's build of a source.
 
     Raises:
-        ParameterError: it was not built.
+        ParameterError: there is none.
     """
     built = find_build(environment, source)
     if built is None:
@@ -150,9 +150,10 @@ def require_build(environment: Environment, source: str) -> Build:
 
 
 def differences(lake: Lake, build: Build, source: Source, sample: int) -> Iterator[tuple[Difference, list[str]]]:
-    """How the environment's tables differ from what production shows now, with the columns that one of both lacks.
+    """The difference of each table of the environment from production's, and the columns that only one of both has.
 
-    Rows are compared in the columns that both have; a table that production lacks has inserted rows alone.
+    Rows are compared in the columns that both have. For a table that production does not have, all rows are inserted.
+    `sample` rows are shown per table, 0 shows all.
     """
     identities = {f"silver.{d.name}": tuple(d.identity) for d in definitions(source)}
     identities[f"gold.{source.name}"] = (source.entity,)
@@ -176,7 +177,7 @@ def differences(lake: Lake, build: Build, source: Source, sample: int) -> Iterat
 
 
 def drop_tables(lake: Lake, environment: Environment, sources: Sequence[str] = ()) -> list[str]:
-    """Remove what the environment has of these sources, or of all: tables and kept rows; returns the sources."""
+    """Remove the environment's tables and kept rows of these sources, or of all; returns the sources that had some."""
     built = {source: Build.from_json(text) for source, text in environment.builds().items()}
     gone = [source for source in built if not sources or source in sources]
     for source in gone:
@@ -191,7 +192,7 @@ def drop_tables(lake: Lake, environment: Environment, sources: Sequence[str] = (
 
 
 def _forget(lake: Lake, build: Build, *, keep: set[str]) -> None:
-    """Drop the tables of a build but those to `keep`, and the rows that it kept."""
+    """Drop the tables of a build except those to `keep`, and remove the rows that it kept."""
     for table, kind in build.tables.items():
         if table not in keep:
             database, _, of = table.partition(".")
@@ -206,7 +207,7 @@ def _drop(lake: Lake, database: str, table: str, kind: str) -> None:
 
 
 def _tagged(one: DataFrame, other: DataFrame, columns: list[str], diff: int) -> DataFrame:
-    """What `one` has and `other` has not."""
+    """The rows that `one` has and `other` has not, in these columns, each with the given `diff`."""
     return one.select(*columns).exceptAll(other.select(*columns)).withColumn("diff", F.lit(diff))
 
 
@@ -222,7 +223,7 @@ def _keep(rehearsal: Rehearsal, source: Source, folder: str) -> KeptRows:
 
 @dataclass
 class _Shown:
-    """Tables of an environment as they come to be."""
+    """The tables and views of an environment that have been made so far, by `database.table`."""
 
     lake: Lake
     environment: str
@@ -231,7 +232,7 @@ class _Shown:
     def copy(self, layer: str, table: str, rows: DataFrame, columns: Sequence[Column]) -> None:
         database = self._database(layer, table, _VIEWED)
         if table not in self._tables(database):
-            # a catalog that was lost leaves the files of tables, and none can be created over them
+            # after the loss of a catalog a table's files are still there, and no table can be created over them
             self.lake.remove_folder(Table(database, table, "", ()))
         write_copy(self.lake, database, table, rows, f"{table} as {self.environment} would have it.", columns)
         self.tables[f"{database}.{table}"] = _COPIED
@@ -246,7 +247,7 @@ class _Shown:
         self.tables[f"{database}.{table}"] = _VIEWED
 
     def _database(self, layer: str, table: str, other_kind: str) -> str:
-        """The database, without a thing of that name that an earlier build made otherwise."""
+        """The environment's database of the layer, which is created; a `table` of `other_kind` in it is dropped."""
         database = f"{self.environment}__{layer}"
         comment = f"{layer} as the environment {self.environment} would have it."
         self.lake.define(f"CREATE DATABASE IF NOT EXISTS {name(database)} COMMENT {literal(comment)}")
@@ -261,7 +262,7 @@ class _Shown:
 def _show(
     lake: Lake, environment: Environment, source: Source, rehearsal: Rehearsal, changed: Sequence[str]
 ) -> dict[str, str]:
-    """Let the environment's databases show what the rehearsed run would."""
+    """Have the environment's databases show the tables as the rehearsed run would publish them; kinds by table."""
     shown, after = _Shown(lake, environment.name), _publication_after(source, rehearsal)
     for definition in definitions(source):
         if f"window.{definition.name}" in changed or rehearsal.lake.wrote(definition.table()):
@@ -278,7 +279,7 @@ def _show(
 
 
 def _publication_after(source: Source, rehearsal: Rehearsal) -> Publication:
-    """What the rehearsed run would publish."""
+    """The publication that the rehearsed run would make."""
     last = rehearsal.stages[-1]
     before = rehearsal.before.publication
     return replace(
@@ -302,7 +303,7 @@ def _states(rehearsal: Rehearsal, source: Source, after: Publication) -> DataFra
 
 
 def _rows_after(rehearsal: Rehearsal, table: Table, identity: Sequence[str], after: Publication) -> DataFrame:
-    """What holds of a history table after the run as `h`, beside the publication as `p`."""
+    """The rows of a history table that are live after the run, as `h`, each beside the publication's times, as `p`."""
     rows = published_rows(rehearsal.lake, table, after)
     same, is_closing = [*identity, "known_from"], F.col("era") == CLOSING
     closings = rows.where(is_closing).select(*(F.col(column).alias(f"closed_{column}") for column in same))

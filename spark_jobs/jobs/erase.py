@@ -1,8 +1,8 @@
-"""Erase an entity: its rows leave the lake, what it counted in says what it would have said without it, and what lands
-of it again is counted and not kept.
+"""Erase an entity: its rows leave the lake, and results in which they counted are restated without them.
 
-The steps are recorded in the lake, and each may be done twice: interrupted anywhere, the same erasure started again
-goes on. Until it is finished no run of the source begins.
+Rows of the entity that land again are counted and not kept. The steps are recorded in the lake, and each may be done
+twice: an erasure that was interrupted anywhere goes on if it is started again. Until it is finished no run of the
+source begins.
 """
 
 from __future__ import annotations
@@ -67,14 +67,15 @@ class EntityUnknown(ParameterError):
 
 @dataclass
 class Erased:
-    """What an erasure did.
+    """The report of an erasure.
 
-    rows: landed rows and duplicates of the entity; records: of quarantine that named it. tables: by table how many rows
-    `went` and `came`. files: landed files that have rows of it still, for their owner. texts: logs and reports in which
-    it was blacked out. left: places of Tidemark's home that still have it, with what to do. since: from when on the
-    past of restated windows is told, None if from where it was. environments: those that have no tables of the source
-    any more, and are to be built again. again: drops and files to be read again, since rows of others count now that
-    stood behind its rows.
+    rows: the number of landed rows and duplicates of the entity. records: the number of records in quarantine that
+    named it. tables: how many rows `went` and `came`, by table. files: landed files that still have rows of the entity
+    or name it, for their owner to rewrite. texts: logs and reports in which it was blacked out. left: places that still
+    have it, each with what to do. since: the time from which on the past of restated windows is known; None if since
+    did not move. pins: the pins' tables that were copied again. environments: those that lost their tables of the
+    source, and have to be built again. marts: what was done about the marts. again: drops and files to be read again,
+    since rows of other entities count now that were duplicates of the entity's rows.
     """
 
     erasure: str
@@ -93,10 +94,10 @@ class Erased:
 
 
 def find(settings: Settings, source: Source, spark: SparkSession, entity: str) -> Erased:
-    """What an erasure would be about; changes nothing.
+    """The report of an erasure before it is done: the rows, records and files of the entity. Changes nothing.
 
     Raises:
-        EntityUnknown: there is nothing of the entity.
+        EntityUnknown: the lake and the landed files have nothing of the entity.
     """
     _check_named(source, entity)
     lake = Lake(spark)
@@ -125,11 +126,11 @@ def erase(
 ) -> Erased:
     """Erase an entity, or go on with an erasure of it that was interrupted.
 
-    The caller holds the source's turn. `on_step` is told the name of each step before it begins.
+    The caller holds the source's turn. `on_step` is called with the name of each step before it begins.
 
     Raises:
-        EntityUnknown: there is nothing of the entity.
-        SourceUnpublished: something has landed, or is sealed, and is not published.
+        EntityUnknown: the lake and the landed files have nothing of the entity.
+        SourceUnpublished: rows have landed or are sealed, and are not published.
         ParameterError: no reason is given.
     """
     if not because.strip():
@@ -151,7 +152,7 @@ def erase(
 
 @dataclass
 class _Work:
-    """An erasure on its way."""
+    """An erasure in progress."""
 
     settings: Settings
     lake: Lake
@@ -172,16 +173,16 @@ class _Work:
 
     @property
     def fence(self) -> Fence:
-        """The right to write, as it is now."""
+        """The lease's right to write, with its token of now."""
         return self.lease.fence
 
     @property
     def bronze(self) -> Bronze:
-        """What bronze has of the entity."""
+        """The rows and records of the entity in bronze."""
         return _bronze(self.lake, self.source, self.entity, self.erasure)
 
     def begin(self, on_step: Callable[[str], None]) -> None:
-        """What needs the entity's rows: histories are restated by them, and they are counted out."""
+        """The steps that need the entity's rows: restate the histories without them, and count them as erased."""
         check_published(self.lake, self.source, self.standing, self.shown, "erased")
         account, rejects = self.bronze.account(), self.bronze.rejects()
         known = account.lines or rejects or self.erasure.step
@@ -198,7 +199,7 @@ class _Work:
         self.erasure = record_step(self.lake, self.source, self.erasure, COUNTED, account.rows + rejects)
 
     def _move_since(self, restatement: Restatement) -> None:
-        """Where the past of restated windows is not known any more, no read is given it."""
+        """Move since to where the past of restated windows is known again, so that no read asks for earlier times."""
         since_us = restatement.since_us
         if since_us is None:
             return
@@ -206,13 +207,13 @@ class _Work:
         moved = replace(state, since=max(state.since, Frontier.at(since_us)))
         self.standing = replace(self.standing, arrangement=moved)
         frontiers.commit(self.lake, self.source, self.fence, self.erasure.erasure, self.standing)
-        # Delta takes one commit of the frontiers per token, and `_recount` makes another
+        # Delta accepts one commit of the frontiers per token, and `_recount` makes another
         self.lease.next_token()
         self.lease.save()
         self.report.since = datetime.fromtimestamp(since_us / 1e6, UTC)
 
     def remove(self, on_step: Callable[[str], None]) -> None:
-        """The entity's rows leave; every part may be done again."""
+        """The steps that remove the entity's rows and its name from texts; each may be done again."""
         on_step("rows")
         for table in _of_entity(self.source):
             self._remove_from(table, "entity")
@@ -258,8 +259,10 @@ class _Work:
         self._note(table, self.lake.rewrite(table, _without(of_entity), [column], **options).removed)
 
     def _remove_given_up(self, table: Table) -> None:
-        """The history of a window that left the source file can't be restated: where the entity is no key of it, all of
-        it goes."""
+        """Remove the entity from the history of a window that left the source file.
+
+        Such a history can't be restated: if the entity is not part of its key, the whole table is dropped.
+        """
         keys = self.lake.properties(table).get(IDENTITY, "").split(",")
         if self.source.entity in keys:
             self._remove_from(table, self.source.entity)
@@ -269,7 +272,7 @@ class _Work:
             self._note(table, rows)
 
     def _search(self) -> None:
-        """Look for what is left of the entity, and scrub texts."""
+        """Black the entity out of texts, and report the files and tables that still have it."""
         settings, lake, source = self.settings, self.lake, self.source
         self.report.texts, left = scrub_home(settings, self.entity)
         landed = landed_files(settings, lake, source, self.entity, counted_out(lake, source, self.erasure.erasure))
@@ -281,7 +284,7 @@ class _Work:
             self.report.tables[table.qualified] = {"went": removed, "came": 0}
 
     def _recount(self) -> None:
-        """Let the frontiers say of each batch what it has now."""
+        """Commit frontiers with the number, size and bounds of each batch's updates as they are now."""
         state, plane = self.standing.arrangement, SourcePlane(self.lake, self.source)
         stored = plane.stored()
 
@@ -299,7 +302,7 @@ class _Work:
             frontiers.commit(self.lake, self.source, self.fence, self.erasure.erasure, standing)
 
     def _marts(self) -> None:
-        """The marts are built anew; what they were built from is gone."""
+        """Remove the marts and build them anew, since the rows from which they were built are gone."""
         shown = shown_marts(self.settings.home, self.source.name)
         for mart in shown.versions:
             remove_mart(self.lake, mart)
@@ -307,14 +310,14 @@ class _Work:
         try:
             self.report.marts = marts_follow(self.settings, self.lake, self.source, self.shown.published_us)
         except MartsFailed as error:
-            # the erasure goes on: what keeps a mart from being built may need a run of its source
+            # the erasure goes on: the mart may need a run of its source before it can be built
             self.report.left.append(
                 f"marts: removed, and not built anew, since {', '.join(sorted(error.failed))} failed ({error.log});"
                 f" correct the model or the data, then `tidemark run {self.source.name}`"
             )
 
     def _tables(self) -> list[Table]:
-        """The tables whose versions of before may have had something of the entity."""
+        """The tables whose earlier versions may contain the entity."""
         tables = [
             *_of_entity(self.source),
             QUARANTINE,
@@ -331,7 +334,7 @@ def _bronze(lake: Lake, source: Source, entity: str, erasure: Erasure) -> Bronze
 
 
 def _of_entity(source: Source) -> list[Table]:
-    """Tables with a column `entity`."""
+    """The source's tables with a column `entity`."""
     return [chunks(source), updates(source), LATE, STATE, CHAINS]
 
 

@@ -1,7 +1,7 @@
-"""The account of an erasure: of each file and landing, how many of its rows were the entity's.
+"""The account of an erasure: how many rows of each file and landing were the entity's.
 
-They move from the ledger's rows and duplicates to its rejects, and stand in quarantine under the rule `erased`, with
-neither entity nor values: rows in files = chunks + quarantine + duplicates, as before.
+In the ledger they move from the rows and duplicates to the rejects. Quarantine lists them under the rule `erased`,
+without entity or values. So the sum still holds: rows in files = chunks + quarantine + duplicates.
 """
 
 from __future__ import annotations
@@ -30,12 +30,16 @@ from spark_jobs.storage.tables import DUPLICATES, FILES, LANDINGS, QUARANTINE, c
 
 REASON = "expected no record of an entity that was erased, found one; nothing of it is kept"
 Key = tuple[str, int, int]
-"""Path, landing and diff."""
+"""The path of a file, a landing, and the diff of the rows."""
 
 
 @dataclass
 class Account:
-    """By path, landing and diff: `lines` of the entity's rows, how many `others` remain of rows and of duplicates."""
+    """The entity's rows among those in bronze, by path, landing and diff.
+
+    `lines`: the lines of the entity's rows. `others`: how many rows and duplicates of other entities there are.
+    `concerned`: the keys under which the entity has rows, and those under which it has duplicates.
+    """
 
     lines: dict[Key, list[int]] = field(default_factory=lambda: defaultdict(list))
     others: dict[str, Counter[Key]] = field(default_factory=lambda: {"rows": Counter(), "duplicates": Counter()})
@@ -43,7 +47,7 @@ class Account:
 
     @property
     def rows(self) -> int:
-        """The entity's rows, each that came counted once."""
+        """The number of rows of the entity that landed; rows that were taken back are not counted."""
         return sum(len(lines) for (_, _, diff), lines in self.lines.items() if diff > 0)
 
     @property
@@ -52,7 +56,7 @@ class Account:
         return {path for path, _, diff in self.lines if diff > 0}
 
     def take(self, what: str, key: Key, line: int, *, erased: bool) -> None:
-        """One row of `what`."""
+        """Count one row of `what` (rows or duplicates): as the entity's if `erased`, else as one of the others."""
         if erased:
             self.lines[key].append(line)
             self.concerned[what].add(key)
@@ -62,7 +66,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Bronze:
-    """What bronze has of an entity."""
+    """The rows, duplicates and records of an entity in bronze."""
 
     lake: Lake
     source: Source
@@ -71,11 +75,11 @@ class Bronze:
 
     @cached_property
     def places(self) -> Places:
-        """The row ids of the source's files."""
+        """The source's files by their row ids."""
         return Places.of(versions(self.lake, self.source).values(), self.source)
 
     def account(self) -> Account:
-        """Count the rows of chunks and duplicates."""
+        """Count the rows of chunks and duplicates: the entity's and the others."""
         account = Account()
         columns = ["entity", "rows", "row_ids", "diff", "landing", LANDINGS.name]
         for table in self.lake.stored(chunks(self.source), columns).tables():
@@ -105,14 +109,14 @@ class Bronze:
             account.others["rows"][self.places.paths[file], landing, diff] += n
 
     def duplicates(self) -> Iterator[tuple[dict[str, Any], bool]]:
-        """Each row of duplicates, and whether it is the entity's."""
+        """Each row of the source's duplicates, with True if it is the entity's."""
         columns = ["file", "line", "row_id", "counted_row_id", "row", "diff", "landing", "seq_no"]
         for table in self.lake.stored(DUPLICATES, columns, None, {"source": [self.source.name]}).tables():
             erased = self.of_duplicates(table)
             yield from zip(table.to_pylist(), erased.tolist(), strict=True)
 
     def of_duplicates(self, table: pa.Table) -> Flags:
-        """Which duplicates, by their `row`, are the entity's."""
+        """A flag for each duplicate: True if it is the entity's, by the column `row`."""
         texts = table["row"].to_pylist()
         return np.array([self._is_of(text) for text in texts], np.bool_)
 
@@ -120,7 +124,7 @@ class Bronze:
         return row is not None and json.loads(row).get("entity") == self.entity
 
     def mentioned(self, table: pa.Table) -> Flags:
-        """Which records of quarantine, by `raw` and `reason`, name the entity."""
+        """A flag for each row of quarantine: True if its `raw` or `reason` names the entity."""
         named = [
             any(text is not None and self.entity in text and self.erased.mentioned_in(text) for text in texts)
             for texts in zip(table["raw"].to_pylist(), table["reason"].to_pylist(), strict=True)
@@ -128,16 +132,16 @@ class Bronze:
         return np.array(named, np.bool_)
 
     def rejects(self) -> int:
-        """How many records of quarantine name the entity."""
+        """The number of rows in quarantine that name the entity; rows that were taken back are not counted."""
         stored = self.lake.stored(QUARANTINE, ["raw", "reason", "diff"], None, {"source": [self.source.name]})
         return sum(int((self.mentioned(t) & (numbers(t["diff"]) > 0)).sum()) for t in stored.tables())
 
 
 def count_out(bronze: Bronze, account: Account, name: str, fence: Fence) -> None:
-    """Write the account: quarantine first, then the ledger. A second time changes nothing.
+    """Write the account to quarantine and then to the ledger. Done again, it changes nothing.
 
     Args:
-        name: of the erasure, by which a first attempt's records are told.
+        name: the erasure's name, by which the records of an earlier attempt are recognized.
     """
     lake, source = bronze.lake, bronze.source
     drops = {path: version.seq_no for path, version in versions(lake, source).items()}
@@ -162,7 +166,10 @@ def count_out(bronze: Bronze, account: Account, name: str, fence: Fence) -> None
 
 
 def _records(source: Source, account: Account) -> Iterator[dict[str, Any]]:
-    """Rows of quarantine: one a line, and of those beyond `landing.max_rejects` one range, as landing keeps them."""
+    """The rows of quarantine for the entity's rows, in the form that landing writes.
+
+    There is a row for each line of a file up to `landing.max_rejects`, and one range for all further lines.
+    """
     most = source.landing.max_rejects
     for (path, landing, diff), lines in sorted(account.lines.items()):
         ordered = sorted(lines)
@@ -202,7 +209,7 @@ def _rejected(lake: Lake, source: Source) -> Counter[Key]:
 
 
 def left_without(bronze: Bronze) -> set[tuple[int, str]]:
-    """Drop and path of the duplicates that stand for a row which is in no chunk."""
+    """The drop and path of each duplicate whose counted row is in no chunk any more."""
     standing: dict[tuple[int, int, str], int] = defaultdict(int)
     for row, _ in bronze.duplicates():
         standing[row["counted_row_id"], row["seq_no"], row["file"]] += row["diff"]

@@ -1,4 +1,7 @@
-"""An erasure in the histories of windows: those of the entity go, those that it shared lose its part."""
+"""An erasure in the histories of windows.
+
+Windows with the entity in their key are removed; windows that it shared with other entities are restated without it.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +26,17 @@ from spark_jobs.trace.source_plane import stored_counting_rows
 
 @dataclass(frozen=True)
 class Restatement:
-    """What an erasure changes in the histories of windows.
+    """The changes of an erasure in the histories of windows.
 
-    `regions`: parts of them, and the rows in their place, if there are any. `since_us`: from when on the past is known
-    of windows that can't be worked out as earlier runs did; None: from where it was.
+    `regions`: parts of histories, each with the rows in its place; None for no rows. `since_us`: the time from which on
+    the past is known of windows that can't be computed as earlier runs did; None if there are no such windows.
     """
 
     regions: Sequence[tuple[Region, pa.Table | None]]
     since_us: int | None = None
 
     def write(self, lake: Lake) -> dict[str, dict[str, int]]:
-        """Change the tables, each in one commit; by table how many rows `went` and `came`."""
+        """Change the tables, each in one commit; returns how many rows `went` and `came`, by table."""
         return {region.definition.table().qualified: _replace(lake, region, more) for region, more in self.regions}
 
 
@@ -46,14 +49,14 @@ class _Histories:
     shown: Publication
 
     def updates_of(self, columns: Sequence[str]) -> pa.Table:
-        """The entity's updates, those that bear on nothing too."""
+        """All updates of the entity in the trace, with these columns, also those that count in no window."""
         table = updates(self.source)
         where = pc.field("entity") == self.entity
         handles = {"batch": sorted(self.standing.arrangement.handles())}
         return self.lake.stored(table, list(columns), where, handles).whole()
 
     def near(self, region: Region) -> pa.Table:
-        """The updates of all entities that bear on a region's windows."""
+        """The updates of all entities that can count in a region's windows."""
         definition = region.definition
         time, reach = f"t_{definition.time}", pc.scalar(False)
         for low, high in region.rows:
@@ -68,7 +71,7 @@ class _Histories:
         return stored_counting_rows(self.lake, self.source, self.standing.arrangement, region.columns, reach).whole()
 
     def stored(self, region: Region) -> pa.Table:
-        """The region's history as it stands, times in microseconds."""
+        """The region's history as it is in the table, times in microseconds."""
         definition, schema = region.definition, result_schema(region.definition)
         where = visible_rows(self.shown)
         for key, values in region.keys.items():
@@ -91,9 +94,9 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 def histories_without(
     lake: Lake, source: Source, entity: str, standing: SourceFrontiers, shown: Publication
 ) -> Restatement:
-    """What the histories of windows would say without the entity; worked out a second time it is the same.
+    """The histories of windows as they would be without the entity; computed again, the result is the same.
 
-    The entity's updates must still be in the trace: they say which windows are concerned.
+    The entity's updates must still be in the trace: the windows concerned are found by them.
     """
     histories = _Histories(lake, source, entity, standing, shown)
     moments = [Moment(micros(p.published), micros(p.reached)) for p in publications(lake, source, shown)]
@@ -111,15 +114,17 @@ def histories_without(
 
 
 def _without(histories: _Histories, region: Region, moments: Sequence[Moment]) -> tuple[pa.Table, bool]:
-    """The region's history without the entity, and whether it goes back as far as the one that stands: not where runs
-    of then followed another definition."""
+    """The region's history without the entity, and True if it goes back as far as the stored history.
+
+    It does not if earlier runs followed another definition: then the history begins with the newest publication.
+    """
     near = histories.near(region)
     others = near.filter(pc.not_equal(near["entity"], histories.entity))
     since_us = histories.standing.arrangement.since.time or 0
     identity = region.definition.identity
     stands = versions_of(histories.stored(region), identity, since_us)
     history = replayed(region, others, moments)
-    # an attempt that was interrupted may have written what this one would
+    # an interrupted attempt may have written the same history already
     tries = (replayed(region, rows, moments) if rows is near else history for rows in (near, others))
     known = any(versions_of(again, identity, since_us).equals(stands) for again in tries)
     if not known:
@@ -129,7 +134,7 @@ def _without(histories: _Histories, region: Region, moments: Sequence[Moment]) -
 
 
 def _replace(lake: Lake, region: Region, more: pa.Table | None) -> dict[str, int]:
-    """Take the region's rows out of the table, and put others in, in one commit."""
+    """Replace the region's rows in the table by `more`, in one commit; returns how many rows `went` and `came`."""
     definition = region.definition
 
     def change(table: pa.Table) -> pa.Table | None:

@@ -1,4 +1,4 @@
-"""Where an entity is left: in files of tables, and in files that were landed."""
+"""The search for an entity in files of tables, and in landed files."""
 
 from __future__ import annotations
 
@@ -30,15 +30,18 @@ _OF_PEOPLE = "a table that somebody has made: take its rows out there, or drop i
 
 @dataclass(frozen=True)
 class LandedFiles:
-    """Landed files that have rows of an entity, or name it, by their paths; and what could not be searched."""
+    """The paths of landed files that have rows of an entity or name it; and the places that could not be searched."""
 
     paths: Sequence[str]
     unsearched: Sequence[str]
 
 
 def landed_files(settings: Settings, lake: Lake, source: Source, entity: str, counted: set[str]) -> LandedFiles:
-    """The files for their owner to rewrite: those of `counted`, of which rows were the entity's, and those that name it
-    as a word of text or in a column of Parquet."""
+    """The landed files that their owner has to rewrite.
+
+    These are the files in `counted`, which had rows of the entity, and files that have it as a word of text or in a
+    column of Parquet.
+    """
     known = sorted(versions(lake, source))
     root = settings.landing
     if not isinstance(root, Path):
@@ -57,14 +60,17 @@ def landed_files(settings: Settings, lake: Lake, source: Source, entity: str, co
 
 
 def counted_out(lake: Lake, source: Source, erasure: str) -> set[str]:
-    """The files of which an erasure has counted rows as erased."""
+    """The files with rows that this erasure has counted as erased."""
     of_erasure = pc.field("run_id") == erasure
     rows = lake.stored(QUARANTINE, ["file"], of_erasure, {"source": [source.name]}).whole()
     return set(rows["file"].to_pylist())
 
 
 def left_in_tables(settings: Settings, lake: Lake, source: Source, entity: str) -> Iterator[str]:
-    """Files of the source's tables and of people's, logs included, that have the entity, each with what to do."""
+    """The files that still have the entity, in the source's tables and in tables that people have made.
+
+    Files of logs are included. Each line has the file and what to do about it.
+    """
     root = lake_root(lake.spark)
     if "://" in root:
         yield f"{root}: files of tables were not searched, as the lake is not on this disk"
@@ -81,7 +87,7 @@ def left_in_tables(settings: Settings, lake: Lake, source: Source, entity: str) 
 
 
 def _is_of_people(database: str) -> bool:
-    # an environment's are called <environment>__<database>, and are removed by the erasure; so are those of pins
+    # databases of environments, <environment>__<database>, lose the source's tables by the erasure; pins are copied anew
     return database not in DATABASES and database != PINS.database and "__" not in database
 
 
@@ -100,6 +106,6 @@ def _in_log(path: Path, pattern: re.Pattern[bytes], entity: str) -> bool:
 
 
 def given_up_histories(lake: Lake, source: Source) -> list[Table]:
-    """The tables of windows that the source file has no more: no run restates them."""
+    """The histories of windows that are no longer in the source file; no run restates them."""
     current = {table.qualified for table in source_tables(source)}
     return [table for table in histories(lake, source.name) if table.qualified not in current]

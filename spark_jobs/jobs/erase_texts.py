@@ -1,4 +1,5 @@
-"""An erased entity in texts: results of checks, logs, reports and documents; and the search that proves it gone."""
+"""The removal of an erased entity from texts: results of checks, logs, reports and documents; and a search for the rest
+of them."""
 
 from __future__ import annotations
 
@@ -30,10 +31,11 @@ from spark_jobs.storage.quality_tables import OVERRIDES, RESULTS, RUNS
 
 _SENTENCES = {RESULTS: ("observed", "expected", "because", "on_failure"), RUNS: ("error",), OVERRIDES: ("because",)}
 _DOCUMENTS = {RESULTS: (), RUNS: ("inputs", "stages", "outputs"), OVERRIDES: ()}
-"""By table the columns that are text for people, and those that are JSON. Names of runs, checks and tables stay."""
+"""The columns with sentences for people (`_SENTENCES`) and those with JSON (`_DOCUMENTS`), by table. Names of runs,
+checks and tables stay."""
 
 _DERIVED = ("reports", "quality", "plans", "audits", "sql_history", "dbt/target", "dbt/logs", "dbt/docs")
-"""What Tidemark writes below its home for people, beside the logs; nothing works by it."""
+"""Files and folders below Tidemark's home that it writes for people, beside the logs; no code depends on them."""
 _DATABASES = ("airflow", "metastore")
 
 _LOOK = "not changed, since Tidemark works by it or it is yours; change it by hand if it is about the entity"
@@ -43,8 +45,11 @@ _COMPRESSED = "compressed; remove it if nothing needs it"
 
 
 def redact_quality(lake: Lake, source: Source, entity: str, erased: Erasures, fence: Fence) -> None:
-    """Take the entity out of what was recorded of checks and runs: rows of samples that are about it go, in sentences
-    it is blacked out."""
+    """Remove the entity from the records of checks, runs and overrides.
+
+    Rows of samples that name it are removed; in sentences and documents it is blacked out. Nothing is changed for an
+    entity that is too short to tell (`is_distinct`).
+    """
     if not is_distinct(entity):
         return
     pattern = pattern_of(entity)
@@ -67,7 +72,7 @@ def _as_text(document: Any) -> str:
 
 
 def _sample_without(sample: str, pattern: re.Pattern[bytes], erased: Erasures) -> str:
-    """A sample without the rows that name the entity; as it was where none does."""
+    """A sample without the rows that name the entity; the same text if there are none."""
 
     def names_it(row: Any) -> bool:
         text = json.dumps(row, ensure_ascii=False)
@@ -79,10 +84,10 @@ def _sample_without(sample: str, pattern: re.Pattern[bytes], erased: Erasures) -
 
 
 def scrub_home(settings: Settings, entity: str) -> tuple[list[str], list[str]]:
-    """Black the entity out of the texts that Tidemark has written for people; then search what else is below its home,
-    but for the lake and what has landed.
+    """Black the entity out of the texts that Tidemark has written for people, and search all other files of its home.
 
-    Returns the texts that had it, and what has it still, each with what to do.
+    The lake and the landing directory are not searched. Returns the paths of texts in which it was blacked out, and a
+    line for each file that still has it, with what to do.
     """
     if not is_distinct(entity):
         return [], [f"texts below {settings.home} were not searched: {entity!r} is too short to tell"]
@@ -100,7 +105,7 @@ def scrub_home(settings: Settings, entity: str) -> tuple[list[str], list[str]]:
 
 
 def _files(settings: Settings) -> Iterator[Path]:
-    """The files of the home but tables and landed files, which are searched by themselves."""
+    """The files below the home, without tables and landed files, which are searched by themselves."""
     apart = {Path(place).resolve() for place in (settings.lake, settings.landing) if "://" not in str(place)}
     for folder, folders, files in os.walk(settings.home):
         folders[:] = [name for name in folders if (Path(folder) / name).resolve() not in apart]
@@ -111,7 +116,10 @@ def _files(settings: Settings) -> Iterator[Path]:
 
 
 def _scrub(settings: Settings, path: Path, pattern: re.Pattern[bytes], entity: str) -> str | None:
-    """Black out the entity in a text for people; "" then. What to do if a file has it otherwise, None if it has not."""
+    """Black out the entity if the file is a text for people that has it; returns "" then.
+
+    Returns what to do about any other file that has the entity, and None for a file that does not have it.
+    """
     with path.open("rb") as file:
         start = file.read(len(PARQUET))
     if start == PARQUET or start.startswith(GZIP):
@@ -137,12 +145,16 @@ def _is_derived(settings: Settings, path: Path) -> bool:
 
 
 def _black_out(path: Path, data: bytes, pattern: re.Pattern[bytes]) -> None:
-    """In a document of JSON within its texts; else letter for letter in its place, as the file may be open."""
+    """Black out the entity in a file.
+
+    A JSON document is written anew with its texts changed. In any other file the letters are overwritten in place,
+    since a process may have it open.
+    """
     if path.suffix == ".json":
         try:
             document = json.loads(data)
         except ValueError:
-            pass  # a log that is called so, or a document that was cut
+            pass  # a log with such a name, or a document that was cut off
         else:
             path.write_text(_as_text(json_without(document, pattern)), encoding="utf-8")
             return

@@ -1,7 +1,7 @@
-"""An entity as a word: how it stands in texts, and whether a file has it.
+"""The search for an entity as a word: its forms in texts, and files that have it.
 
-Texts are compared as words: an entity `N1` is not found in `N14EH`. One that is too short to tell, or a small number,
-is looked for in tables alone: half of every log would be blacked out for it.
+Texts are compared by whole words: the entity `N1` is not in `N14EH`. A very short entity, or a small number, is looked
+for in tables only: as a word it is in half of every log for other reasons.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ import pyarrow.parquet as pq
 from spark_jobs.landing.worker import GZIP, ZSTD
 
 SHORTEST, SHORTEST_NUMBER = 3, 6
-"""Letters of an entity that is looked for in texts, and digits of one that is a number."""
+"""The least letters of an entity that is looked for in texts, and the least digits of one that is a number."""
 BLACK = b"*"
 PARQUET = b"PAR1"
-"""What a file of Parquet begins with, whatever it is called."""
+"""The first bytes of a Parquet file, whatever its name."""
 _BLOCK = 1 << 20
 _WORD = r"[A-Za-z0-9_]"
 
 
 def is_distinct(entity: str) -> bool:
-    """Whether a text that has the entity as a word is likely about it."""
+    """True if the entity is long enough: a text that has it as a word is then likely about it."""
     digits = entity.removeprefix("-")
     return len(digits) >= SHORTEST_NUMBER if digits.isdecimal() else len(entity) >= SHORTEST
 
 
 def pattern_of(entity: str) -> re.Pattern[bytes]:
-    """The entity as it stands in texts, JSON, HTML and addresses, as a whole word."""
+    """A pattern for the entity as a whole word, in the forms that plain texts, JSON, HTML and URLs have of it."""
     forms = {entity, json.dumps(entity)[1:-1], json.dumps(entity, ensure_ascii=False)[1:-1], html.escape(entity)}
     forms |= {quote(entity), quote(entity, safe="")}
     listed = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
@@ -46,12 +46,12 @@ def pattern_of(entity: str) -> re.Pattern[bytes]:
 
 
 def blacked_out(text: str, pattern: re.Pattern[bytes]) -> str:
-    """The text with a mark in place of each letter of the entity."""
+    """The text with a mark in place of each byte of the entity."""
     return pattern.sub(lambda word: BLACK * len(word[0]), text.encode()).decode()
 
 
 def json_without(value: Any, pattern: re.Pattern[bytes]) -> Any:
-    """A JSON value whose texts are blacked out; names and numbers stay, so that who reads it still can."""
+    """The JSON value with the entity blacked out in its texts; names and numbers stay, so that readers still work."""
     if isinstance(value, dict):
         return {name: json_without(each, pattern) for name, each in value.items()}
     if isinstance(value, list):
@@ -60,10 +60,10 @@ def json_without(value: Any, pattern: re.Pattern[bytes]) -> Any:
 
 
 def names_entity(path: Path, entity: str) -> bool:
-    """Whether a file has the entity, as a word of its text or in a column of Parquet.
+    """True if a file has the entity, as a word of its text or in a column of Parquet.
 
     Raises:
-        OSError: it can't be read, or not to its end.
+        OSError: the file can't be read to its end.
     """
     try:
         with path.open("rb") as raw:
@@ -78,7 +78,7 @@ def names_entity(path: Path, entity: str) -> bool:
 
 @contextmanager
 def _expanded(path: Path) -> Iterator[IO[bytes]]:
-    """The content of a file, whatever it is compressed with."""
+    """The content of a file; one that is compressed with gzip or zstd is expanded."""
     with path.open("rb") as raw:
         start = raw.read(len(ZSTD))
         raw.seek(0)
@@ -103,12 +103,15 @@ def _in_blocks(blocks: Iterator[bytes], pattern: re.Pattern[bytes], width: int) 
 
 
 def in_parquet(path: Path, entity: str) -> bool:
-    """Whether a text in a Parquet file has the entity."""
+    """True if a text in a Parquet file has the entity."""
     return any(_in_column(column, entity) for batch in pq.ParquetFile(path).iter_batches() for column in batch.columns)
 
 
 def _in_column(column: pa.Array, entity: str) -> bool:
-    """Whether texts of a column, however deep in lists, maps and structs, have the entity."""
+    """True if a text of the column has the entity, however deep in lists, maps and structs.
+
+    A short entity has to be the whole text, a distinct one a word of it.
+    """
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _in_column(column.dictionary, entity)
