@@ -75,7 +75,7 @@ def drops_of(
         known = landed.get(seq_no, LandedDrop())
         state: State = "missing"
         if seq_no in ran or seq_no in begun:
-            # no run would change a file that was taken back, or one that landed and is gone: the drop is whole with them
+            # a file that was taken back, and one that landed and is gone, leave the drop whole: no run changes either
             whole = seq_no in ran and all(known.checksums.get(file.path) == file.checksum for file in listed)
             state = "landed" if whole else "partial"
         return Drop(seq_no, state, len(listed), sum(file.size for file in listed), known.rows)

@@ -87,7 +87,7 @@ def left_in_tables(settings: Settings, lake: Lake, source: Source, entity: str) 
 
 
 def _is_of_people(database: str) -> bool:
-    # databases of environments, <environment>__<database>, lose the source's tables by the erasure; pins are copied anew
+    # from environments (<environment>__<database>) the erasure removes the source's tables; pins are copied anew
     return database not in DATABASES and database != PINS.database and "__" not in database
 
 

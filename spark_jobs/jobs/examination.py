@@ -1,6 +1,6 @@
-"""What is wrong with a lake on this machine's disks, told by its files alone: no Spark, no server, nothing changed.
+"""The examination of a lake on this machine's disks by its files alone: no Spark, no server, nothing changed.
 
-Each table is held against its own log, and the tables against each other: what one says, another must have.
+Each table is compared with its own log, and the tables with each other: rows that one table names, another must have.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 _RESTORE = "`tidemark restore` a backup into an empty home; without one, {}"
 _REPAIR = "`tidemark doctor --repair`"
 _RECORDS = (FILES, FRONTIERS, PUBLISHED)
-"""What says how far each source has come; their loss is told before all else."""
+"""The tables that record how far each source has come; their loss is reported before anything else."""
 
 
 def examine_files(settings: Settings, *, deep: bool = False) -> Iterator[Finding]:
-    """Whether every table of the lake has the files that its log names; `deep` also reads each of them."""
+    """The files that logs of the lake's tables name and that are missing or damaged; `deep` also reads each file."""
     folder = settings.lake_path
     if folder is None or not folder.exists():
         yield Finding("tables", "ok", "not on this disk" if folder is None else "none yet")
@@ -61,7 +61,7 @@ def examine_files(settings: Settings, *, deep: bool = False) -> Iterator[Finding
 
 
 def examine_lake(settings: Settings) -> Iterator[Finding]:
-    """What the files of the lake say; nothing of a lake that is elsewhere, or not there yet."""
+    """The findings about a lake's tables, catalog and records; none if the lake is elsewhere, or not there yet."""
     folder = settings.lake_path
     if folder is None or not any(folder.glob("*.db/*")):
         return
@@ -74,7 +74,7 @@ def examine_lake(settings: Settings) -> Iterator[Finding]:
 
 
 def _reported(what: str, findings: Iterator[Finding]) -> Iterator[Finding]:
-    """The findings; where a damaged table ends them, that as well."""
+    """The findings; if a damaged table ends them, a finding about that as well."""
     try:
         yield from findings
     except TidemarkError as error:
@@ -82,7 +82,7 @@ def _reported(what: str, findings: Iterator[Finding]) -> Iterator[Finding]:
 
 
 def _unlogged(folder: Path) -> Iterator[Finding]:
-    """Folders of data that no log belongs to."""
+    """The folders of tables that have data files and no log."""
     for table in sorted(path for path in folder.glob("*.db/*") if path.is_dir()):
         if not (table / LOG_DIR).is_dir() and next(table.rglob("*.parquet"), None):
             name = f"{table.parent.stem}.{table.name}"
@@ -98,7 +98,7 @@ def _catalog(settings: Settings) -> Iterator[Finding]:
 
 
 def _orphans(settings: Settings, folder: Path) -> Iterator[Finding]:
-    """Tables of sources that have no file."""
+    """The sources that have tables and no source file."""
     read = read_sources(settings.sources)
     known = {*read.sources, *(Path(error.file).stem for error in read.errors)}
     ending = "_chunks"
@@ -114,7 +114,7 @@ def _orphans(settings: Settings, folder: Path) -> Iterator[Finding]:
 
 
 def _unfinished_changes(folder: Path) -> Iterator[Finding]:
-    """Renames, drops and resets that were interrupted."""
+    """The renames, drops and resets of sources that were interrupted."""
     for change in source_changes(StoredLake(folder)):
         if change.step != FINISHED:
             refusal = change.refuse()
@@ -122,7 +122,7 @@ def _unfinished_changes(folder: Path) -> Iterator[Finding]:
 
 
 def examine_names(settings: Settings, spark: SparkSession) -> Iterator[Finding]:
-    """The views and marts that the catalog of a running server should have, and has not."""
+    """The views and marts that the catalog of a running server should have and does not have."""
     lake = Lake(spark)
     if not lake.is_stored(PUBLISHED.database, PUBLISHED.table):
         return
@@ -132,7 +132,7 @@ def examine_names(settings: Settings, spark: SparkSession) -> Iterator[Finding]:
         try:
             shown = publication.load(lake, source)
         except TidemarkError:
-            continue  # told by the files
+            continue  # the examination of the files reports it
         if shown.published_us == 0 or changed_parts(source, shown):
             continue
         lacking = [*of_sources.get(source.name, []), *marts_lacking(settings, lake, source)]
@@ -141,15 +141,17 @@ def examine_names(settings: Settings, spark: SparkSession) -> Iterator[Finding]:
 
 
 def examine_source(settings: Settings, source: Source) -> list[Finding]:
-    """What one source's tables and records say of each other, whatever the publication noted of the tables; nothing of
-    a lake that is elsewhere."""
+    """The findings about one source's tables and records, compared with each other.
+
+    They are not compared with the publication's fingerprints. None if the lake is elsewhere.
+    """
     folder = settings.lake_path
     return [] if folder is None else [*_Examined(settings, StoredLake(folder), source, compares=False).findings()]
 
 
 @dataclass(frozen=True)
 class _Examined:
-    """What one source's tables and files say of each other. `compares`: with what the publication noted, too."""
+    """The examination of one source's tables and files; `compares`: also with the publication's fingerprints."""
 
     settings: Settings
     lake: StoredLake
@@ -157,11 +159,11 @@ class _Examined:
     compares: bool = True
 
     def findings(self) -> Iterator[Finding]:
-        """What is wrong; nothing of a source that never ran."""
+        """The findings about the source; none if it never ran."""
         if not self._has_run():
             return
         if unfinished_change(self.lake, self.source.name) is not None:
-            return  # told of as a change: until it has come to its end, tables are at odds
+            return  # reported as a change: until it is finished, the tables contradict each other
         lost = [table for table in _RECORDS if not self._has_log(table)]
         for table in lost:
             advice = _RESTORE.format("what counts of the lake can't be told")
@@ -172,17 +174,17 @@ class _Examined:
             yield from _reported(f"{self.source.name}: records", look())
 
     def _has_run(self) -> bool:
-        """Whether the source has what a first run creates last, or a record that names it."""
+        """True if the source has its table of chunks, which a first run creates last, or a record that names it."""
         if not self._is_absent(chunks(self.source)):
             return True
         logged = filter(self._has_log, _RECORDS)
         try:
             return any(row["source"] == self.source.name for table in logged for row in self.lake.records(table))
         except TidemarkError:
-            return True  # told of the records
+            return True  # the damaged records are reported by themselves
 
     def _is_absent(self, table: Table) -> bool:
-        """Whether there is no table, and nothing of one but what a creation leaves that was stopped."""
+        """True if there is no table: at most the remains of a creation that was stopped."""
         return is_unfinished(Path(self.lake.uri(table)))
 
     def _has_log(self, table: Table) -> bool:
@@ -207,7 +209,7 @@ class _Examined:
                 yield self._absent(table, changed)
 
     def _absent(self, table: Table, changed: list[str]) -> Finding:
-        """A table that is not there: of an older lake, of a source file that says more, or lost."""
+        """The finding about a missing table: the lake is older, the source file declares more, or the table is lost."""
         if table in (*QUALITY, ERASURES):
             advice = f"run any drop of {self.source.name}: it makes the table, and nothing else needs it"
             return Finding(f"{self.source.name}: {table.qualified}", "warning", "no such table: an older lake", advice)
@@ -217,24 +219,24 @@ class _Examined:
         return self._finding(table.qualified, state, _RESTORE.format("land its drops again in a new home"))
 
     def _changed(self) -> list[str]:
-        """Parts of the source file that no run has accepted as they are now."""
+        """The parts of the source file that no run has accepted as they are now."""
         try:
             return changed_parts(self.source, publication.load(self.lake, self.source))
         except TidemarkError:
-            return []  # told of the records
+            return []  # the damaged record is reported by itself
 
     def _parts(self) -> dict[str, str]:
-        """The parts of the definition that tables of the source are there for."""
+        """The part of the definition for which a table exists, by the table's name."""
         return {CHAINS.qualified: CHAINS_PART, **{d.table().qualified: d.part for d in definitions(self.source)}}
 
     def _unaccepted(self, table: Table, lacks: str) -> Finding:
-        """What the first run that accepts the source file gives the table."""
+        """The finding about a table, or columns, that the first run with the changed source file will make."""
         state = f"{lacks}: the source file has changed, and no run has accepted it"
         advice = "run with --accept-definition, or undo the change"
         return Finding(f"{self.source.name}: {table.qualified}", "warning", state, advice)
 
     def _lacking(self, table: Table, changed: list[str]) -> Iterator[Finding]:
-        """An older lake, or a source file that says more than the tables."""
+        """The finding about columns that a table lacks: the lake is older, or the source file declares more."""
         stored = self.lake.columns(table)
         lacking = [column.name for column in table.columns if column.name not in stored]
         if not lacking:
@@ -261,7 +263,7 @@ class _Examined:
             finding = f"the trace took in landing {now.landed_through}, which the ledger does not have"
             yield self._finding("ledger", finding, _RESTORE.format("`tidemark plan` shows what a run would land again"))
         if not self._has_log(updates(self.source)):
-            return  # a table that is not there is told of with the others
+            return  # a missing table is reported with the other tables
         stored = {file.partition for file in self.lake.summaries(updates(self.source), "batch", None, ())}
         orphans = sorted(stored - now.arrangement.handles() - {handle for handle, _ in now.obsolete})
         if orphans:
@@ -272,7 +274,7 @@ class _Examined:
                 f"{self.source.name}: orphans", "warning", finding, f"{_REPAIR} waits for the run, and removes them"
             )
         state = now.arrangement
-        # of a batch whose updates were all erased, or cancel, there is no file
+        # a batch whose updates were all erased, or cancel each other, has no file
         named = {batch.handle for batch in state.trace if batch.n_updates} | {batch.handle for batch in state.unsealed}
         missing = sorted(named - stored)
         if missing:
@@ -280,7 +282,7 @@ class _Examined:
             yield self._finding("trace", finding, _RESTORE.format("land its drops again in a new home"))
 
     def _reading(self) -> Iterator[Finding]:
-        """A publication of an earlier version, which left rows out."""
+        """The finding about a publication that an earlier version of Tidemark made, and that leaves rows out."""
         has_updates = self._has_log(updates(self.source))
         if has_updates and is_misread(self.lake, self.source, publication.load(self.lake, self.source)):
             left_out = "files with a time before year 1000 or of year 9999, or rows without a value in a window's key"
@@ -290,7 +292,7 @@ class _Examined:
             yield self._finding("publication", f"an earlier version made it, which left out {left_out}", advice)
 
     def _fingerprints(self) -> Iterator[Finding]:
-        """Tables that are not as the publication left them."""
+        """The tables that are not as the publication left them."""
         shown = publication.load(self.lake, self.source)
         changed = changed_tables(self.lake, self.source, shown)
         for table, noted in shown.tables.items():

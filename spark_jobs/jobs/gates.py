@@ -1,4 +1,4 @@
-"""The gate at the end of a stage: measure what the stage left, hold it against the suite, keep the verdicts."""
+"""The gate at the end of a stage: judge the measures of the stage's rows by a suite, and keep the verdicts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def pass_gate(stage: Stage, gate: str, measured: Measurement, *, again: bool = False) -> None:
-    """Hold `measured` against the suite of `gate`. Its verdicts reach `quality.results` with the publication.
+    """Judge `measured` by the suite of `gate`. The verdicts are written to `quality.results` with the publication.
 
-    `again`: the gate has spoken in an earlier stage of the run; if it holds, those verdicts stay.
+    `again`: the gate was judged in an earlier stage of the run; if it passes now, the earlier verdicts are kept.
 
     Raises:
-        GateFailed: an expectation does not hold; the verdicts of this run are in the table then, too.
+        GateFailed: an expectation does not hold; the run's verdicts are then written to the table at once.
     """
     begun = time.monotonic()
     try:
@@ -50,19 +50,19 @@ def pass_gate(stage: Stage, gate: str, measured: Measurement, *, again: bool = F
 def keep_verdicts(
     stage: Stage, gate: str, verdicts: Iterable[dict[str, Any]], kinds: Collection[str] = ("invariant",)
 ) -> None:
-    """Keep the gate's verdicts of these kinds for the publication, in place of earlier ones."""
+    """Keep verdicts of the gate for the publication, in place of its earlier verdicts of these kinds."""
     others = [v for v in stage.lease.verdicts if v["gate"] != gate or v.get("kind") not in kinds]
-    # as the lease's file has them: JSON
+    # the lease's file is JSON, so samples are kept as text
     stage.lease.verdicts = [*others, *({**v, "sample": as_json(v["sample"])} for v in verdicts)]
 
 
 def as_json(sample: Sequence[Mapping[str, Any]]) -> str | None:
-    """Rows as a JSON list; values that JSON has no type for as text."""
+    """The rows as a JSON list, with values of other types than JSON's as text; None without rows."""
     return json.dumps([dict(row) for row in sample], default=str, ensure_ascii=False) if sample else None
 
 
 def write_verdicts(stage: Stage) -> None:
-    """Put the run's verdicts into `quality.results`, and forget them here."""
+    """Write the run's verdicts to `quality.results`, and remove them from the lease."""
     if not stage.lease.verdicts:
         return
     common = {**of_run(stage), "recorded_at": datetime.now(UTC), "known_from": instant(max(stage.frontiers.seal_us, 0))}

@@ -1,5 +1,8 @@
-"""The audit's look at histories: whether one version of a window or a state follows the other, each known from a
-publication on; and whether the late rows, and no others, are listed."""
+"""The part of the audit that checks histories and late rows.
+
+The versions of a window or a state must follow each other, each known from a publication on. `silver.late` must list
+the late rows and no others.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,13 @@ from spark_jobs.storage.times import micros, utc_rows
 _ERAS = (LIVE, CLOSING, "closed")
 
 MOST_DIFFERENCES = 1000
-"""Rows that differ, of which the audit keeps so many."""
+"""The most rows that differ which the audit keeps of a table."""
 
 
 def broken_histories(
     lake: Lake, source: Source, definitions: Sequence[Definition], now: Publication
 ) -> list[dict[str, Any]]:
-    """The rows of history tables that contradict others, each with its table and what is wrong with it."""
+    """The rows of history tables that contradict other rows, each with its table and its fault."""
     known = publications(lake, source, now)
     times = np.unique(np.array([micros(publication.known_from) for publication in known], np.int64))
     found = []
@@ -70,10 +73,13 @@ def _broken(
 
 
 def unlisted_late_rows(overlay: OverlayLake, scope: Scope, definitions: list[Definition]) -> list[dict[str, Any]]:
-    """What `silver.late` should list and does not, or lists and should not, once all rows are judged anew: rows of it
-    whose `diff` is how often they lack; at most `MOST_DIFFERENCES`."""
+    """The rows that `silver.late` lacks, or should not list, by judging all rows anew; at most `MOST_DIFFERENCES`.
+
+    `diff` is how often the table lacks a row, below zero for a row that it should not list. Empty for a source with a
+    horizon.
+    """
     if scope.has_horizon:
-        return []  # of rows below it nothing can be told any more
+        return []  # rows below the horizon can't be judged any more
     taken_back = other_late_rows(overlay, scope, definitions, 0)
     overlay.append_files(LATE, judged_rows(overlay, scope, definitions, 0).files)
     judged = overlay.written(LATE) if overlay.wrote(LATE) else None

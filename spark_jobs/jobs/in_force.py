@@ -1,6 +1,7 @@
 """The frontiers and the publication in force of a source, and the tables that the publication rests on.
 
-No record may be older than another knows, and no table may have lost commits since, or been changed by others.
+No record may be older than another record implies. Since the publication, no table may have lost commits, or have been
+changed other than by Tidemark.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from spark_jobs.trace.frontiers import SourceFrontiers
 
 
 class PublicationLost(TidemarkError):
-    """What says what is published of a source is gone, or set back. Facts: `source`."""
+    """The record of a source's newest publication is missing, or an older one is in its place. Facts: `source`."""
 
     code = "publication_lost"
 
 
 class TablesChanged(TidemarkError):
-    """Tables have lost commits since the publication, or others have changed their rows. Facts: `source`, `tables`: by
-    name what was found."""
+    """Tables have lost commits since the publication, or their rows were changed other than by Tidemark. Facts:
+    `source`, `tables` (the name of each -> what was found)."""
 
     code = "tables_changed"
 
@@ -42,12 +43,14 @@ class TablesChanged(TidemarkError):
 def in_force(
     lake: Lake, source: Source, *, near: int = 0, compares: bool = True
 ) -> tuple[SourceFrontiers, Publication]:
-    """The frontiers and the publication in force; `near`: see `frontiers.load`. `compares`: with the tables, too.
+    """The frontiers and the publication in force; `compares`: check also that tables are as the publication left them.
+
+    `near`: see `frontiers.load`.
 
     Raises:
         PublicationLost: a later publication was made than the one in the table.
-        PublicationDoubled: several rows claim to be it.
-        TablesChanged: a table has lost commits, or others have changed it.
+        PublicationDoubled: the table has several rows of the source.
+        TablesChanged: a table has lost commits, or was changed other than by Tidemark.
     """
     # in this order: reading the frontiers of a run brings the publication along
     standing = frontiers.load(lake, source, near=near)
@@ -60,25 +63,25 @@ def in_force(
 
 
 def take_fingerprints(lake: Lake, source: Source, before: Fingerprints) -> dict[str, Fingerprint]:
-    """The fingerprints of all tables with rows that count of the source; `before`: those of its last publication."""
-    # what was checked and the runs are kept for people: no published row rests on them
+    """The fingerprints of the source's tables, by name; `before`: those of its last publication."""
+    # results of checks and records of runs are kept for people: no published row depends on them
     tables = [table for table in source_tables(source) if table not in QUALITY]
     taken = in_threads(lambda of: lake.fingerprint(of, source.name, before.get(of.qualified)), tables)
     return dict(zip((table.qualified for table in tables), taken, strict=True))
 
 
 def changed_tables(lake: Lake, source: Source, shown: Publication) -> dict[str, str]:
-    """Of each table that has changed since the publication, other than by Tidemark, what was found."""
+    """The tables that have changed since the publication other than by Tidemark, each with what was found."""
     tables = sorted(shown.tables)
     found = in_threads(lambda table: lake.change_since(table, source.name, shown.tables[table]), tables)
     return {table: change for table, change in zip(tables, found, strict=True) if change is not None}
 
 
 def check_unchanged(source: Source, changed: Mapping[str, str]) -> None:
-    """Refuse to go on where tables have changed: by name, what was found.
+    """Refuse to go on if there are changed tables; `changed` has what was found, by name.
 
     Raises:
-        TablesChanged: one has.
+        TablesChanged: there is such a table.
     """
     if changed:
         raise TablesChanged(
@@ -92,7 +95,7 @@ def check_unchanged(source: Source, changed: Mapping[str, str]) -> None:
 
 
 def way_back(source: Source, changed: Iterable[str]) -> str:
-    """What to do about tables that have changed."""
+    """The advice for tables that have changed: derived ones can be computed anew, others need a backup."""
     if {*changed} <= {*derived_tables(source)}:
         return (
             "`tidemark doctor --repair` works these tables out anew from the trace, as one correction; or `tidemark"
@@ -105,15 +108,17 @@ def way_back(source: Source, changed: Iterable[str]) -> str:
 
 
 def derived_tables(source: Source) -> dict[str, frozenset[str]]:
-    """The tables that follow from the trace, by name, each with the parts of the definition that its rows follow."""
+    """The tables that follow from the trace, by name, each with the parts of the definition that decide its rows."""
     windows = {definition.table().qualified: frozenset({definition.part}) for definition in definitions(source)}
     late = frozenset({"state"}).union(*windows.values())
     return windows | {LATE.qualified: late} | {of.qualified: frozenset({"state"}) for of in (STATE, CHAINS)}
 
 
 def _was_published(lake: Lake, source: Source) -> bool:
-    """Whether a row of the source was committed since its frontiers began: of the first publication they may note
-    nothing yet. A reset removes the frontiers of before."""
+    """True if a publication of the source was committed after its first frontiers.
+
+    The frontiers themselves may not note the first publication yet. A reset removes earlier frontiers.
+    """
     moves = lake.records(FRONTIERS, pc.field("source") == source.name)
     return bool(moves) and lake.committed_token(PUBLISHED, source.name) > min(move["token"] for move in moves)
 

@@ -1,4 +1,4 @@
-"""Land: the drops' files become chunks, rejects and duplicates; the ledger's commit makes them count."""
+"""The stage `land`: the drops' files become chunks, rejects and duplicates; the ledger's commit makes them count."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from spark_jobs.storage.source_changes import check_unchanging
 from spark_jobs.trace.horizon import check_drops
 
 LOOKED_BESIDE = 3
-"""Drops without files of a run whose neighbouring folders are looked at."""
+"""The most drops without files per run for which neighbouring folders are searched."""
 
 
 def land(stage: Stage) -> None:
-    """Land the interval's files, then hold them against the bronze gate."""
+    """Land the interval's files, then judge the bronze gate and the checks of rows."""
     land_files(stage)
     if not stage.publication.definition:
         let_names_follow(stage.settings, stage.lake, stage.source)
@@ -42,7 +42,7 @@ def land(stage: Stage) -> None:
 
 
 def land_files(stage: Stage) -> None:
-    """Land what of the interval's drops is not in the ledger as it is there now."""
+    """Land those files of the interval's drops that are not in the ledger as they are now."""
     check_names(stage)
     ensure_source(stage.lake, stage.source)
     check_unchanging(stage.lake, stage.source.name)
@@ -54,12 +54,12 @@ def land_files(stage: Stage) -> None:
     if stage.request.planned is not None:
         stage.request.planned.check(base_of_run(stage, files), stage.source)
     changed = check_version(stage.source, stage.publication, accepted=stage.request.accept_definition)
-    # before the first publication all of the definition is new to the tables
+    # before the first publication every part of the definition is new to the tables
     widen_tables(stage.lake, stage.source, changed if stage.publication.definition else stage.source.definition_parts())
     if stage.request.takes_drops:
         stage.check_gap()
     stage.withdraw()
-    # what was extracted may concern files of other drops
+    # an extraction may change files of other drops
     drops = None if stage.rereads or stage.source.extract is not None else stage.drops
     known = ledger.known(stage.lake, stage.source, drops, stage.frontiers.landed_through)
     moved = moved_files(stage.source, files, known.files)
@@ -91,8 +91,10 @@ def land_files(stage: Stage) -> None:
 def _hints(
     stage: Stage, files: list[LandingFile], found: Survey, landed: Mapping[str, Version], empty: list[int]
 ) -> dict[str, Any]:
-    """Files that look misplaced, by the summary's names; of a run that takes drops as they are. `landed`: all files of
-    the source."""
+    """The files that look misplaced, by the names under which the summary lists them.
+
+    None for an extracted source, or for a run about landed files alone. `landed`: all landed files of the source.
+    """
     request, landing = stage.request, stage.settings.landing
     if stage.source.extract is not None or request.retract or not request.takes_drops:
         return {}
@@ -130,8 +132,11 @@ def listed_files(stage: Stage) -> list[LandingFile]:
 
 
 def _extracted(stage: Stage) -> tuple[set[int], list[Path | str]]:
-    """Read what the interval's drops are made of, where no files bring it and nobody has read it yet. The drops whose
-    files that concerns, and the landing directories with files of this run: those of the second go before."""
+    """Read the interval's drops from their table or topic: those not read yet, or all if the run is asked to `reread`.
+
+    Returns the drops whose files that changes, and the landing directories with files of this run. A file in a later
+    directory replaces the one of the same path in an earlier one.
+    """
     landing, request = stage.settings.landing, stage.request
     if stage.source.extract is None or not request.takes_drops or request.only_file is not None:
         return set(), [landing]
@@ -171,14 +176,14 @@ def _to_retract(stage: Stage, known: dict[str, Version]) -> frozenset[str]:
 
 
 def _resumed(pending: Collection[PendingLanding]) -> dict[str, int]:
-    """What earlier runs landed that is not published: this run takes it in, so it counts as this run's."""
+    """The counts of landings that earlier runs did not publish: this run publishes them, so they count as its own."""
     totals = {name: sum(landing.counts[name] for landing in pending) for name in COUNTS}
     resumed = {f"resumed_{name}": totals[name] for name in ("rows", "rows_back")}
     return {**totals, "resumed_files": sum(landing.files for landing in pending), **resumed}
 
 
 def _empty_drops(stage: Stage, files: list[LandingFile], pending: Collection[PendingLanding]) -> list[int]:
-    """Drops of the interval that are run for the first time, and have no file."""
+    """The drops of the interval that are run for the first time and have no file."""
     if not stage.request.takes_drops:
         return []
     with_files = {f.seq_no for f in files}.union(*(landing.drops for landing in pending))
@@ -186,7 +191,7 @@ def _empty_drops(stage: Stage, files: list[LandingFile], pending: Collection[Pen
 
 
 def base_of_run(stage: Stage, files: list[LandingFile]) -> Base:
-    """What this run is made on; a plan of it was made on the same, or is stale."""
+    """The base of this run; a plan with another base is stale."""
     interval, chosen = (stage.lo_us, stage.hi_us), stage.request.chosen_files
     about = [f for f in files if chosen is None or f.path in chosen]
     return base_of(
@@ -202,7 +207,7 @@ def base_of_run(stage: Stage, files: list[LandingFile]) -> Base:
 
 
 def _pass_gate(stage: Stage) -> None:
-    """Measure every landing that is not in the trace yet, so that a repeated run meets a failed gate again."""
+    """Judge every landing that is not in the trace yet, so that a repeated run meets a failed gate again."""
     landings = ledger.pending_landings(stage.lake, stage.source, stage.frontiers.landed_through)
     stage.summary["landings"] = list(landings)
     if landings:

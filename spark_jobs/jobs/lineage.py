@@ -1,5 +1,8 @@
-"""What each stage reads and writes, as OpenLineage has it: datasets by the places of their files, which is how Spark's
-own integration names them, too. No value of a row is in it, and no password."""
+"""The datasets that each stage reads and writes, for OpenLineage.
+
+A dataset is named by the place of its files, as in Spark's own integration. Neither values of rows nor passwords are
+part of it.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,10 @@ if TYPE_CHECKING:
 def stage_lineage(
     settings: Settings, source: Source, stage: str, summary: Mapping[str, Any] | None = None
 ) -> OperatorLineage:
-    """The datasets of a stage, for Airflow's provider of OpenLineage. `summary` is what the stage returned, None if it
-    did not end."""
+    """The datasets of a stage, for Airflow's provider of OpenLineage.
+
+    `summary` is the summary that the stage returned; None if it did not end.
+    """
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import output_statistics_output_dataset
@@ -45,10 +50,10 @@ def stage_lineage(
 
 
 def _tables(settings: Settings, source: Source, stage: str) -> tuple[list[Table], list[Table]]:
-    """What a stage reads and writes."""
+    """The tables that a stage reads, and those that it writes."""
     windows = [each.table() for each in definitions(source)]
     state = [] if source.state is None else [STATE, *([CHAINS] if source.keeps_chains else [])]
-    # windows of environments and the like aside: what a run of the source as it stands touches
+    # the tables of the source as its file is now, without those of environments
     silver = [*windows, LATE] if windows else []
     marts = [Table(STAGING, name, "", ()) for name in sorted(shown_marts(settings.home, source.name).versions)]
     stages: dict[str, tuple[list[Table], list[Table]]] = {
@@ -62,7 +67,7 @@ def _tables(settings: Settings, source: Source, stage: str) -> tuple[list[Table]
 
 
 def _landing(settings: Settings, source: Source) -> Dataset:
-    """Where the source's files land: the folder below which they all are."""
+    """The dataset of the source's landed files: the folder below which all of them are."""
     from openlineage.client.event_v2 import Dataset
 
     folder = source.path.partition("{")[0].rpartition("/")[0]
@@ -92,6 +97,6 @@ def dataset_name(place: str) -> tuple[str, str]:
     if "://" not in place:
         return "file", place.rstrip("/") or "/"
     parts = urlsplit(as_root(place))
-    # a URI may bring a user and a password along
+    # a URI may contain a user and a password
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}", parts.path.strip("/") or "/"

@@ -1,8 +1,8 @@
-"""Maintenance: what a lake needs from time to time so that it stays small and is known to be whole.
+"""Maintenance: steps that keep a lake small and check that it is whole.
 
-It changes no answer. Each step by itself holds the source it is about, between two stages of runs, so runs go on
-between the steps; a step that fails is told of, and the next one is done all the same. Only the loss of the lake server
-ends a maintenance: every step can be repeated.
+It changes no answer. Each step holds its source by itself, between two stages of runs, so runs go on between the steps.
+A step that fails is reported, and the next one is done all the same. Only the loss of the lake server ends a
+maintenance. Every step can be repeated.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TRACE_BUDGET = Budget(merges=64, updates=64_000_000)
-"""What one maintenance may merge of a trace: a backlog of weeks."""
+"""The most merges, and the most merged updates, of one maintenance of a trace: enough for a backlog of weeks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """A step that was done, or failed.
 
-    about: the source, or `installation`. counted: which files `before` and `after` count: those `in use`, which reads
-    open, or all that are `stored`. found: what was done, or what went wrong. do: what to do about that; else empty.
+    about: the source, or `installation`. counted: the files that `before` and `after` count: those `in use`, which
+    reads open, or all that are `stored`. found: the result, or the failure. do: what to do about a failure; else empty.
     """
 
     about: str
@@ -63,21 +63,21 @@ class Step:
 
     @property
     def failed(self) -> bool:
-        """Whether somebody has to act."""
+        """True if somebody has to act."""
         return bool(self.do)
 
     def row(self) -> list[Any]:
-        """What a table says of it, in the order of `COLUMNS`."""
+        """The step as a row of a table, in the order of `COLUMNS`."""
         sizes = (self.before.files, self.after.files, self.before.bytes, self.after.bytes)
         return [self.about, self.step, self.counted, *sizes, self.seconds, self.found]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The step as plain JSON values."""
         return asdict(self)
 
 
 Cleaning = Callable[[Settings], tuple[str, str]]
-"""Removes what is old; returns what it did, and what somebody has to do about it."""
+"""A function that removes old records; returns what it did, and what somebody has to do about it, if anything."""
 
 COLUMNS = ("about", "step", "counted", "files", "files after", "bytes", "bytes after", "seconds", "result")
 
@@ -114,7 +114,7 @@ def step_failed(steps: Sequence[Step]) -> StepFailed:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A step to do: `work` returns what it did, and what somebody has to do about it."""
+    """A step to do: `work` returns what it did, and what somebody has to do about it, if anything."""
 
     step: str
     counted: str
@@ -122,21 +122,21 @@ class _Task:
     work: Callable[[], tuple[str, str]]
 
     def done(self, about: str) -> Step:
-        """Do it. Raises what the loss of the lake server raises, and nothing else."""
+        """Do the step and report it, also if it fails; raises only errors of the loss of the lake server."""
         begun, before, do = time.monotonic(), Footprint(), ""
         try:
             before = self.count()
             result, do = self.work()
             after = self.count()
-        except Exception as failure:  # whatever it is, the other steps are to be done
+        except Exception as failure:  # whatever failed, the other steps have to be done
             if is_lost_server(failure):
-                raise  # they would fail as well: all of them are done again once the server is back
+                raise  # the other steps would fail as well: all are done again once the server is back
             after, (result, do) = before, _explain(failure)
         return Step(about, self.step, self.counted, before, after, round(time.monotonic() - begun, 3), result, do)
 
 
 def _explain(failure: Exception) -> tuple[str, str]:
-    """What went wrong, and what to do about it."""
+    """The words for a failure, and what to do about it."""
     if isinstance(failure, TidemarkError):
         refusal = f"{failure.code}: expected {failure.expected}, found {failure.found}"
         return refusal, failure.next_step or _AGAIN
@@ -144,7 +144,10 @@ def _explain(failure: Exception) -> tuple[str, str]:
 
 
 def _last_line(failure: Exception) -> str:
-    """What failed: of a failure in a Python worker the last line that is no place in Java is the failure itself."""
+    """The type of the failure and the last line of its message that is not from a stack trace of Java.
+
+    For a failure in a Python worker that line is the failure itself.
+    """
     lines = [line.strip() for line in str(failure).splitlines()]
     lines = [line for line in lines if line and not line.startswith(("at ", "...", "JVM stacktrace"))]
     return f"{type(failure).__name__}: {lines[-1] if lines else 'no message'}"
@@ -154,7 +157,7 @@ _AGAIN = "run `tidemark maintain` again; if it fails again, `tidemark doctor` sa
 
 
 def maintain(settings: Settings, source: str | None, name: str, clean_airflow: Cleaning | None = None) -> list[Step]:
-    """The steps of one source, in a session called `name`, or, of None, those of the installation.
+    """Do the steps of one source, in a session called `name`; if `source` is None, those of the installation.
 
     Raises:
         ServerUnreachable: the lake server does not answer, or is lost on the way.
@@ -170,8 +173,11 @@ def maintain(settings: Settings, source: str | None, name: str, clean_airflow: C
 
 
 def maintain_source(settings: Settings, source: Source, spark: SparkSession) -> Iterator[Step]:
-    """Each step of one source, as it is done: chunks and trace merged, history folded, small files joined, old results
-    and files out of use removed, all of it audited. Nothing of a source that never ran."""
+    """Do the steps of one source, and yield each once it is done; none for a source that never ran.
+
+    The steps merge chunks and trace, fold histories, remove old results, join small files, remove files out of use, and
+    audit the source.
+    """
     lake = Lake(spark)
     if not lake.is_stored(chunks(source).database, chunks(source).table):
         return
@@ -184,7 +190,7 @@ class _Upkeep:
 
     def __init__(self, settings: Settings, lake: Lake, source: Source) -> None:
         self._settings, self._lake, self._source = settings, lake, source
-        # older tables lack what steps read: each of them refuses by itself
+        # tables of an older version lack columns that steps read: each such step refuses by itself
         self._tables = [t for t in source_tables(source) if lake.is_stored(t.database, t.table)]
         self._small = [t for t in self._tables if t not in (chunks(source), updates(source))]
 
@@ -206,13 +212,16 @@ class _Upkeep:
         return sum((self._lake.on_disk(table) for table in [*self._tables, *self._marts()]), Footprint())
 
     def _marts(self) -> list[Table]:
-        """The tables of marts whose newest version people see: of another one, files that it has replaced are read."""
+        """The tables of marts whose newest version is the one that people see.
+
+        Of any other mart people read an earlier version, whose files have to stay.
+        """
         versions = shown_marts(self._settings.home, self._source.name).versions
         stored = [(mart, version) for mart, version in versions.items() if self._lake.is_stored(STAGING, mart)]
         return [staged(mart) for mart, version in stored if self._lake.noted(STAGING, mart).version == version]
 
     def _sharer(self, table: Table) -> str | None:
-        """The source's name where the table is shared; every one of these is partitioned by source."""
+        """The source's name if sources share the table, which is then partitioned by source; else None."""
         return self._source.name if "source" in table.partitions else None
 
     def _merge_chunks(self) -> tuple[str, str]:
@@ -259,14 +268,14 @@ class _Upkeep:
         # under the lease: no stage of this source replaces a row in a file that is being joined
         with visit_source(self._settings, self._source, self._lake):
             for table in self._small:
-                # states of chains are read a row group at a time: a joined file's groups would be too large for that
+                # chains are read one row group at a time, and a joined file's groups would be too large for that
                 if table != CHAINS:
                     self._lake.compact_files(table, self._sharer(table))
         return "small files are joined", ""
 
     def _vacuum(self) -> tuple[str, str]:
         with visit_source(self._settings, self._source, self._lake) as lease:
-            # the way back from a lost publication is in files out of use
+            # files out of use are needed to undo the loss of a publication, so nothing may be lost now
             in_force(self._lake, self._source, near=lease.fence.token)
             for table in [*self._tables, *self._marts()]:
                 self._lake.vacuum(table, self._settings.file_retention)
@@ -276,7 +285,7 @@ class _Upkeep:
         try:
             done = audit(self._settings, self._source, self._lake.spark)
         except DefinitionChanged as refusal:
-            # nothing is damaged: the next run says what to do
+            # nothing is damaged: the next run's refusal has the advice
             return f"{refusal.found} in the source file, which no run has accepted: nothing was judged", ""
         if not done.failed:
             return f"{len(done.verdicts)} invariants hold", ""
@@ -285,8 +294,11 @@ class _Upkeep:
 
 
 def maintain_installation(settings: Settings, clean_airflow: Cleaning | None = None) -> Iterator[Step]:
-    """The steps that are about no source: the backup, where one is configured, what old logs, reports and plans leave
-    behind, and old records of Airflow's, where it runs and `clean_airflow` says how."""
+    """Do the steps that are about no source, and yield each once it is done.
+
+    They make the backup, if one is configured; remove old logs, reports and plans; and remove old records of Airflow,
+    if `clean_airflow` is given.
+    """
     if settings.backup is not None:
         place = settings.backup
         yield _Task("backup", "stored", Footprint, lambda: _backed_up(settings, place)).done("installation")
@@ -301,8 +313,11 @@ def _backed_up(settings: Settings, place: str) -> tuple[str, str]:
 
 
 def _leavings(settings: Settings) -> Iterator[Path]:
-    """Files that nobody needs once they are old. What lies in the folder of logs itself stays: a running part has its
-    log open however long it has said nothing, and keeps one older log beside it at most."""
+    """The logs, reports and plans that nobody needs once they are old.
+
+    Files in the folder of logs itself are not among them: a running part has its log open even if it has written
+    nothing for long, and it keeps at most one older log beside it.
+    """
     for folder in (settings.logs_dir, settings.home / "reports", settings.home / "plans"):
         files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
         yield from (path for path in files if path.parent != settings.logs_dir)
@@ -325,7 +340,7 @@ def _drop_leftovers(settings: Settings) -> tuple[str, str]:
 
 
 def _drop_empty(folder: Path, home: Path) -> None:
-    """Remove folders that have become empty, from `folder` up."""
+    """Remove `folder` if it is empty, and then its parents up to the home that are empty."""
     while folder.parent != home and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
         folder = folder.parent

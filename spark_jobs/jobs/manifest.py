@@ -1,4 +1,4 @@
-"""The manifest of a run: what it was made of, what its stages did, and what it left."""
+"""The manifest of a run: its inputs, the reports of its stages, and its outputs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ from spark_jobs.threads import in_threads
 
 _OF_FILE = ("path", "seq_no", "bytes", "checksum", "version", "landing", *COUNTS)
 _OF_PUBLICATION = ("token", "known_from", "known_to")
-"""Columns that say which run wrote a row and when it was published."""
+"""The columns with the run that wrote a row and the times of its publication, which are left out of hashes."""
 
 
 def record_run(stage: Stage, stages: list[dict[str, Any]], error: Exception | None = None) -> None:
-    """Record the run as it ends with this stage: published, or failed with `error`. One that publishes nothing new
-    leaves nothing behind, here neither, unless an earlier attempt of it published and has not recorded that."""
+    """Record the run as it ends with this stage: published, or failed with `error`.
+
+    A run that publishes nothing new gets no record, unless an earlier attempt of it published and did not record that.
+    """
     before, tokens = stage.publication.published_us, [*stage.lease.staged.values()]
     if error is None and not stage.summary.get("moved"):
         if not _lacks_manifest(stage):
@@ -60,7 +62,7 @@ def record_run(stage: Stage, stages: list[dict[str, Any]], error: Exception | No
 
 
 def _lacks_manifest(stage: Stage) -> bool:
-    """Whether this run made the publication in force, and ended before it recorded that."""
+    """True if this run made the publication in force, and has no record of that."""
     shown = stage.publication
     if shown.run_id != stage.run_id:
         return False
@@ -70,7 +72,7 @@ def _lacks_manifest(stage: Stage) -> bool:
 
 
 def _inputs(stage: Stage, stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The ledger's rows of the landings that the run took in, files that it took back included."""
+    """The ledger's rows of the landings that the run took in, including files that it took back."""
     landings: list[int] = next((done.get("landings", []) for done in stages if done["stage"] == "land"), [])
     wanted = {*landings, *([stage.fence.token] if stage.name == "land" else [])}
     rows = stage.lake.records(FILES, pc.field("source") == stage.source.name)
@@ -80,7 +82,7 @@ def _inputs(stage: Stage, stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def outputs(stage: Stage, tokens: Sequence[int]) -> dict[str, dict[str, Any]]:
-    """Per table the rows that the run publishes, those of its stages' tokens, and a hash of them."""
+    """The number and a hash of the rows that the run publishes, by table; its rows are those with one of `tokens`."""
     source = {"source": [stage.source.name]}
     written: list[tuple[Table, Mapping[str, list[str]]]] = [
         *((definition.table(), {}) for definition in stage.definitions),

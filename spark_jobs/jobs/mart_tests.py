@@ -1,4 +1,4 @@
-"""What came of dbt's tests, as results beside those of the gates."""
+"""The results of dbt's tests, recorded beside those of the gates."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _ANSWERS: dict[str, Answer] = {"pass": "passed", "warn": "warned", "fail": "fail
 
 
 def keep_mart_tests(stage: Stage, tests: Sequence[MartTest]) -> None:
-    """Record a verdict for each test, also for one that dbt skipped, which holds marts back; of one that failed with
-    rows that break it."""
+    """Record a verdict for each test, with some rows that break it.
+
+    A test that dbt skipped has a verdict too, since it may hold marts back.
+    """
     verdicts = [verdict_of(test, _rows(stage, test)) for test in tests]
     keep_verdicts(stage, MARTS, [asdict(verdict) for verdict in verdicts], ("mart_test",))
     write_verdicts(stage)
@@ -47,7 +49,7 @@ def verdict_of(test: MartTest, rows: Sequence[dict[str, Any]] = ()) -> Verdict:
 
 
 def _rows(stage: Stage, test: MartTest) -> list[dict[str, Any]]:
-    """Some rows that break a test; none where the query can't be asked again."""
+    """Some rows that break a test; none if its query can't be run again."""
     from pyspark.errors import PySparkException
 
     if test.status not in ("fail", "warn") or not test.query:

@@ -1,4 +1,4 @@
-"""The marts of a source follow its publication: built aside, tested, and then shown."""
+"""The marts of a source follow its publication: they are built aside, tested, and then shown."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from spark_jobs.storage.shown_marts import MARTS, NO_VERSION, STAGING, ShownMart
 from spark_jobs.storage.table_notes import NotedTable
 
 ROWS_INTERPRETED = 2_000_000
-"""Up to so many rows of windows Spark interprets the marts' queries. To make and compile code for them took 42 % of the
-samples of a day of flights' marts."""
+"""Up to so many rows of windows Spark interprets the marts' queries. Generating and compiling code for them took 42 %
+of the samples in a profile of the flights' marts of one day."""
 
 
 def marts_follow(
@@ -28,9 +28,10 @@ def marts_follow(
     published_us: int,
     keep: Callable[[Sequence[MartTest]], None] | None = None,
 ) -> str | None:
-    """Let the marts follow; what was done, None if they had. Views that the catalog alone has lost are made again as
-    they were. dbt speaks to the lake server: a classic session leaves behind what is to be built. `keep` is given what
-    came of dbt's tests.
+    """Build and show the marts for the publication; returns what was done, None if they follow it already.
+
+    Views that only the catalog has lost are made again as they were. dbt works through the lake server, so a classic
+    session builds no marts. `keep` is called with the results of dbt's tests.
 
     Raises:
         MartsFailed: the project, a model or a test failed; the marts that passed are shown.
@@ -47,7 +48,7 @@ def marts_follow(
         return "left behind: they are built through the lake server"
     versions = {mart: version for mart, version in shown.versions.items() if mart in visible}
     standing = {mart: _standing(noted, versions.get(mart)) for mart, noted in _stored(lake, project).items()}
-    # of the source's own marts: each publication is a look at all of its histories
+    # of the source's own marts only: for each publication all histories of the source are searched for changes
     reflected = {stands.published for mart, stands in standing.items() if mart in versions and stands.published}
     build = partial(
         build_marts,
@@ -75,8 +76,10 @@ def marts_follow(
 
 
 def _show_again(lake: Lake, project: Project, lost: Mapping[str, int]) -> set[str]:
-    """Make views again for marts that have lost theirs (`lost`: the version that each showed), unless the table has
-    changed since; the names of those marts."""
+    """Make the views of marts again that have lost theirs, unless the table has changed; returns these marts' names.
+
+    `lost`: the version of the table that each mart showed.
+    """
     if not lost:
         return set()
     stored = _stored(lake, project)
@@ -87,10 +90,10 @@ def _show_again(lake: Lake, project: Project, lost: Mapping[str, int]) -> set[st
 
 
 def _remove_remains(lake: Lake, result: MartsResult, begun: float) -> bool:
-    """Remove what a creation that was ended has left in the places of marts that failed; whether there was anything.
+    """Remove the files of interrupted creations in the folders of marts that failed; True if there were any.
 
-    Delta creates no table where files lie. A mart whose files are younger than this build, or that has a log, is left
-    alone: somebody writes it, or it stands.
+    Delta creates no table in a folder with files. A folder with files younger than this build is left alone, since
+    somebody writes them; so is a table with a log.
     """
     remains = [
         mart
@@ -103,13 +106,13 @@ def _remove_remains(lake: Lake, result: MartsResult, begun: float) -> bool:
 
 
 def marts_lacking(settings: Settings, lake: Lake, source: Source) -> list[str]:
-    """The marts of the source that people saw last, and that the catalog does not have."""
+    """The marts of the source that people saw last and that the catalog does not have."""
     versions = shown_marts(settings.home, source.name).versions
     return sorted(f"{MARTS}.{mart}" for mart in {*versions} - lake.names_if_present(MARTS)) if versions else []
 
 
 def _stored(lake: Lake, project: Project) -> dict[str, NotedTable]:
-    """What stands of each model, once the catalog has again what it alone has lost."""
+    """The stored table of each model that has one; tables that only the catalog has lost are registered in it again."""
     present = lake.names_if_present(STAGING)
     stored = {mart for mart in project.models if lake.is_stored(STAGING, mart)}
     for mart in stored - present:
@@ -128,7 +131,7 @@ def _standing(stored: NotedTable, shown: int | None) -> StandingMart:
 
 
 def _show(lake: Lake, passed: Sequence[str], shown: Mapping[str, int]) -> dict[str, int]:
-    """Show what passed, where people see another version; the version of each."""
+    """Show the marts that passed, if people see another version; returns the version of each."""
     versions = {}
     for mart in passed:
         tested = lake.noted(STAGING, mart) if lake.is_stored(STAGING, mart) else None

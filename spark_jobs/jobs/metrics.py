@@ -1,4 +1,4 @@
-"""What each landing changed of its drops, as a record; and the drops of a run against those before them."""
+"""Records of how each landing changed its drops; and a comparison of a run's drops with earlier ones."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from spark_jobs.storage.tables import FILES, chunks
 
 
 def keep_metrics(stage: Stage, landings: Mapping[int, PendingLanding]) -> int:
-    """Record what these landings changed, once, and hold their drops against the drops before. Returns how many records
-    their drops have now, rejects included."""
+    """Record once how these landings changed their drops, and compare these drops with earlier ones.
+
+    Returns how many records the drops have now, rejects included.
+    """
     of_source = pc.field("source") == stage.source.name
     known = stage.lake.records(METRICS, of_source)
     lacking = sorted(set(landings) - {row["landing"] for row in known})
@@ -45,13 +47,13 @@ def keep_metrics(stage: Stage, landings: Mapping[int, PendingLanding]) -> int:
 
 
 def _new(rows: list[dict[str, Any]], present: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of landings that are not recorded yet."""
+    """The rows whose landing and drop are not recorded yet."""
     known = {(row["landing"], row["seq_no"]) for row in present}
     return [row for row in rows if (row["landing"], row["seq_no"]) not in known]
 
 
 def _metrics(stage: Stage, landings: list[int]) -> list[dict[str, Any]]:
-    """The rows of `quality.metrics` of these landings."""
+    """The rows of `quality.metrics` for these landings."""
     changes = _changes(stage, landings)
     rows: dict[Key, dict[str, Any]] = {}
     standing: dict[str, tuple[int, int]] = {}
@@ -83,7 +85,7 @@ def _nothing(stage: Stage, landing: int, seq_no: int) -> dict[str, Any]:
 
 
 def _changes(stage: Stage, landings: list[int]) -> dict[Key, DropChange]:
-    """What the chunks of these landings tell of drops."""
+    """The changes of drops that are counted in the chunks of these landings, by landing and drop."""
     source, changes = stage.source, dict[Key, DropChange]()
     names = ["seq_no", "landing", "diff", "rows", "event_times", *(f"c_{c}" for c in source.columns)]
     stored = stage.lake.stored(chunks(source), names, of_landings(landings))

@@ -1,7 +1,7 @@
-"""The names that users read follow the definition that is published, once, also after a crash in between.
+"""The names that users read: views and functions that follow a source's published definition, also after a crash.
 
-They follow the code too: what a newer version of Tidemark defines otherwise is defined anew with the next run. The
-parts of the definition that a source's names show are noted beside the lake.
+They follow the code as well: names that a newer version of Tidemark defines otherwise are defined anew by the next run.
+The parts of the definition that a source's names show are noted in a file beside the lake.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MARK = ".definition"
 
 
 def check_names(stage: Stage) -> None:
-    """Refuse a source that would have a table of another one; names that it has published already stay its own.
+    """Refuse a source that claims a table of another source; names that it has published already stay its own.
 
     Raises:
         SourceFileError: another source file claims a name that this one has not published.
@@ -41,7 +41,7 @@ def check_names(stage: Stage) -> None:
 
 
 def names_follow(settings: Settings, lake: Lake, source: Source) -> None:
-    """Define the source's names anew, and remember what they show."""
+    """Define the source's names anew, and note the definition that they show."""
     given_up = {*_windows(_noted(settings, source.name))} - {*source.windows}
     define_names(lake, source, _of_no_other(settings, source.name, given_up))
     marker = _marker(settings, source.name)
@@ -50,14 +50,14 @@ def names_follow(settings: Settings, lake: Lake, source: Source) -> None:
 
 
 def forget_names(settings: Settings, lake: Lake, source: str, windows: Iterable[str]) -> None:
-    """Remove what users read of a source that goes, and of these windows and those that it showed."""
+    """Remove the names of a source that is removed: its own, and those of `windows` and of the windows noted for it."""
     shown = {*windows, *_windows(_noted(settings, source))}
     drop_names(lake, source, _of_no_other(settings, source, shown))
     _marker(settings, source).unlink(missing_ok=True)
 
 
 def _of_no_other(settings: Settings, source: str, windows: set[str]) -> set[str]:
-    """The windows that no other source declares, or shows where its file is broken or gone."""
+    """The windows of those given that no other source declares, or is noted to show if its file is broken or gone."""
     if not windows:
         return windows
     sources = read_sources(settings.sources).sources
@@ -70,7 +70,10 @@ def _of_no_other(settings: Settings, source: str, windows: set[str]) -> set[str]
 
 
 def let_names_follow(settings: Settings, lake: Lake, source: Source) -> str | None:
-    """`names_follow`, unless they are there and show this already; what was healed, where some were missing."""
+    """Define the source's names anew if some are missing or show another definition.
+
+    Returns a sentence that lists the missing names; None if there were none.
+    """
     lacking = names_lacking(lake, [source]).get(source.name)
     if lacking or _noted(settings, source.name) != json.loads(_shown(source)):
         names_follow(settings, lake, source)
@@ -78,12 +81,12 @@ def let_names_follow(settings: Settings, lake: Lake, source: Source) -> str | No
 
 
 def _shown(source: Source) -> str:
-    """The definition by parts, and a hash of the statements that define its names."""
+    """The note of a source's names: the definition by parts, and a hash of the statements that define the names."""
     return json.dumps({**source.definition_parts(), "names": names_version(source)}, sort_keys=True)
 
 
 def _noted(settings: Settings, source: str) -> dict[str, Any]:
-    """What `_shown` said when the source's names were defined last; nothing if they never were, or the note is cut."""
+    """The note from when the source's names were last defined; empty if they never were, or the note is cut off."""
     try:
         noted = json.loads(_marker(settings, source).read_text())
     except (FileNotFoundError, ValueError):

@@ -1,4 +1,4 @@
-"""What a run says of results that do not fit into their types: a warning in `quality.results`, which names them."""
+"""Warnings about results of a run that do not fit into their types; `quality.results` lists them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WIDER = (
 
 
 def report_windows(stage: Stage, overflows: Mapping[str, Overflows]) -> None:
-    """Warn of the windows of this run, by definition, of which a result is null because it does not fit."""
+    """Warn of this run's windows with a result that is null because it does not fit; `overflows` is by definition."""
     verdicts = [
         _verdict("silver", f"silver.{name}", f"{each.count} results of windows", each.count, each.listed)
         for name, each in overflows.items()
@@ -28,7 +28,7 @@ def report_windows(stage: Stage, overflows: Mapping[str, Overflows]) -> None:
 
 
 def report_states(stage: Stage, count: int, sample: Sequence[Mapping[str, Any]]) -> None:
-    """Warn of the states of this run of which a sum is null because it does not fit: how many, and some of them."""
+    """Warn of this run's states with a sum that is null because it does not fit: their number and a sample."""
     table = f"gold.{stage.source.name}"
     _keep(stage, "gold", [_verdict("gold", table, f"{count} states", count, sample)] if count else [])
 

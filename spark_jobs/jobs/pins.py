@@ -1,8 +1,8 @@
 """Pins: full copies of published tables in the database `pins`, of each source at its newest time or of all at one.
 
-What is copied is read by the tables' functions of time, so every table of a source says what was known at one time,
-whatever is published meanwhile. Where a source keeps chains, their states are copied one by one with the event times
-over which they hold, so that the state at any event time is a query. A pin is plain tables of its own: it holds back
+The copies are read by the tables' functions of time. So all tables of a source are as known at one time, whatever is
+published meanwhile. For a source that keeps chains, every version of a state is copied with the event times for which
+it is valid, so that a query gives the state at any event time. A pin consists of plain tables of its own: it holds back
 neither since nor vacuum, and outlives both.
 """
 
@@ -41,7 +41,7 @@ _COMMENT = "Copies of published tables as known at one time, and the list of the
 
 
 class PinExists(TidemarkError):
-    """A pin of that name stands already. Fact: `name`."""
+    """There is a pin of that name already. Fact: `name`."""
 
     code = "pin_exists"
 
@@ -57,15 +57,15 @@ _VALID_TIMES = (
     Column("valid_from", "TIMESTAMP", "Event time from which the state holds."),
     Column("valid_to", "TIMESTAMP", "Event time from which it does not hold any more; null: it holds to the end."),
 )
-"""Over which event times a version of a state holds."""
+"""The columns for the event times between which a version of a state is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
     """A pin: its name, its sources, and its tables, each `pins.<name>__<table>`.
 
-    `kind` is `newest`, each source at its newest published time, or `time`, all at one. `times`: the visible time by
-    source; `at`: the one time of all, None where they differ.
+    `kind` is `newest` (each source at its newest published time) or `time` (all at one time). `times`: the visible time
+    by source. `at`: the one time of all sources; None if they differ.
     """
 
     name: str
@@ -77,12 +77,12 @@ class Pin:
 
 
 def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None = None) -> Pin:
-    """Copy what each of the sources has published: all as known at `at_us`, or each as known at its own newest time.
+    """Copy the published tables of the sources: all as known at `at_us`, or (None) each as known at its newest time.
 
-    The list is written last: a pin that is listed is whole.
+    The list of pins is written last, so a pin that is listed is whole.
 
     Raises:
-        ParameterError: the name can't be part of a table's, or there is no source.
+        ParameterError: the name can't be part of a table's name, or there is no source.
         PinExists: a pin of that name is listed.
         NotPublished, BelowSince, BeforeFirstPublication: of a source, as `ReadPoint.of_publication`.
         PinEmpty: a source has no row at the time.
@@ -129,20 +129,22 @@ def _refuse_empty(source: Source, copies: Sequence[_Copy], time_us: int) -> None
 
 
 def drop_pin(lake: Lake, name: str) -> list[str]:
-    """Take a pin off the list and drop its tables, or those that an interrupted pin of that name left; returns them.
+    """Remove a pin from the list and drop its tables, or those that an interrupted pin of that name left.
+
+    Returns the tables' names without the database.
 
     Raises:
-        ParameterError: there is neither.
+        ParameterError: there is no pin of that name, and no such table.
     """
     check_name(name)
-    # no other pin's tables begin so, as no name ends with an underscore or holds two
+    # no other pin's tables begin so, as no pin's name ends with an underscore or has two together
     tables = sorted(t for t in lake.names_if_present(PINS.database) if t.startswith(f"{name}__"))
     listed = any(pin.name == name for pin in pins(lake))
     if not tables and not listed:
         raise ParameterError(
             expected="the name of a pin", found=repr(name), next_step="`tidemark pins` lists those that stand"
         )
-    # the list first: a pin that is listed is whole
+    # the list goes first, so that a pin that is listed is whole
     if listed:
         lake.run(f"DELETE FROM {qualified(PINS.database, PINS.table)} WHERE name = {literal(name)}")
     for table in tables:
@@ -151,8 +153,10 @@ def drop_pin(lake: Lake, name: str) -> list[str]:
 
 
 def copy_again(lake: Lake, source: Source) -> list[str]:
-    """Copy the source's tables of all pins anew, as known at the pins' times, after its history was changed; returns
-    them. Of a pin whose time is not readable any more, the source's tables go."""
+    """Copy the source's tables in all pins anew, as known at the pins' times, after its history was changed.
+
+    If a pin's time can't be read any more, the source's tables in it are dropped. Returns the names of all of them.
+    """
     copied: list[str] = []
     for pin in pins(lake):
         if source.name not in pin.times:
@@ -167,7 +171,7 @@ def copy_again(lake: Lake, source: Source) -> list[str]:
             stood = f"{pin.name}__{table}"
             if table in copies:
                 copies[table].write(lake, pin.name, at_us)
-                # what it had before is in files that its first version names
+                # the files of the earlier copy are still named by the table's first version
                 lake.forget_versions(Table(PINS.database, stood, "", ()))
             elif stood in pin.tables:
                 lake.define(f"DROP TABLE IF EXISTS {qualified(PINS.database, stood)}")
@@ -181,7 +185,11 @@ def _tables_of(source: Source) -> list[str]:
 
 
 def check_name(name: str) -> None:
-    """Refuse a pin's name that can't be part of a table's."""
+    """Refuse a pin's name that can't be part of a table's name.
+
+    Raises:
+        ParameterError: the name has other characters than it may have, or more than 40.
+    """
     if not _NAME.fullmatch(name):
         raise ParameterError(
             expected="a pin's name of at most 40 lowercase letters, digits and single underscores between, a letter"
@@ -192,7 +200,7 @@ def check_name(name: str) -> None:
 
 
 def pins(lake: Lake) -> list[Pin]:
-    """The pins that are whole, by name; those of an older version held one time."""
+    """The pins that are whole, ordered by name; a pin of an older version has one time for all of its sources."""
     if PINS.table not in lake.names_if_present(PINS.database):
         return []
     return [_listed(row) for row in utc_rows(lake.read(PINS).orderBy("name"))]
@@ -205,14 +213,14 @@ def _listed(row: dict[str, Any]) -> Pin:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A table to copy: its name, what it held, and what its columns are."""
+    """A table to copy: its name, its rows as of the pin's time, and its columns."""
 
     table: str
     rows: DataFrame
     columns: Sequence[Column]
 
     def write(self, lake: Lake, pin: str, time_us: int) -> str:
-        """Write it for a pin, in place of an earlier one; the name of the copy."""
+        """Write the copy for a pin, in place of an earlier one; returns its name without the database."""
         name = f"{pin}__{self.table}"
         comment = f"{self.table} as known at {instant(time_us).isoformat()}."
         write_copy(lake, PINS.database, name, self.rows, comment, self.columns)
@@ -220,7 +228,7 @@ class _Copy:
 
 
 def _copied(lake: Lake, source: Source, time_us: int) -> Iterator[_Copy]:
-    """The tables to copy, as they were at that time."""
+    """The source's tables to copy, as known at that time (microseconds)."""
     # text in the statement: Spark does not bind parameters in a table function's arguments
     for definition in definitions(source):
         read = (
@@ -241,7 +249,7 @@ def _copied(lake: Lake, source: Source, time_us: int) -> Iterator[_Copy]:
         )
         yield _Copy(f"{source.name}_state", lake.run(read), state_columns(source)[1])
     if source.keeps_chains:
-        # the newest now, whatever was published while other tables were copied: folding moves what an earlier one shows
+        # of the newest publication now, since folding moves rows of an earlier one: others may have been made meanwhile
         newest = ReadPoint.open(lake, source)
         versions = versions_at(published_chains(lake, source, newest.publication), time_us, newest.horizon_us)
         times = {c: F.timestamp_micros(c) for c in ("timestamp", "valid_from", "valid_to")}

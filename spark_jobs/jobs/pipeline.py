@@ -1,5 +1,4 @@
-"""A whole run of a source, stage by stage in one session: what `tidemark run` does, with the code that Airflow's
-tasks run."""
+"""A whole run of a source, stage by stage in one session, for `tidemark run`; Airflow's tasks run the same stages."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from spark_jobs.storage.turns import Driver, NoDriver, Turn, hold_turn
 
 @dataclass
 class RunReport:
-    """What a run did: each stage's summary in order, and seconds by what they were spent on."""
+    """The report of a run: the summaries of its stages in order, and the seconds by stage and for connecting."""
 
     source: str
     run_id: str
@@ -36,12 +35,12 @@ class RunReport:
 
     @property
     def commits(self) -> int:
-        """Delta commits of all stages."""
+        """The number of Delta commits of all stages."""
         return sum(stage["commits"] for stage in self.stages)
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
-        """Add the block's duration under `what`."""
+        """Add the duration of the block to the seconds of `what`."""
         begun = time.monotonic()
         try:
             yield
@@ -67,12 +66,13 @@ def run_pipeline(
     wait_s: float | None = None,
     on_wait: Callable[[str], None] = lambda _: None,
 ) -> RunReport:
-    """Run all stages of `source` for the interval `[lo, hi)`; `on_stage` is told the name of each before it starts.
+    """Run all stages of `source` for the interval `[lo, hi)`; `on_stage` is called with each name before it starts.
 
-    It waits for its turn on the source, `wait_s` seconds at most, and tells `on_wait` for whom: see `storage.turns`.
-    `driver` knows the runs that are not of one process; None: there are none.
+    The run waits for its turn on the source, at most `wait_s` seconds (None: for as long as it takes), and calls
+    `on_wait` with the run before it: see `storage.turns`. `driver` drives runs whose stages are processes of their own;
+    None: there are no such runs.
 
-    An interrupt (Ctrl-C) cancels the Spark work of the stage at hand before it is passed on.
+    An interrupt (Ctrl-C) cancels the Spark work of the current stage and is then raised.
     """
     report = RunReport(source, run_id)
     checked = find_source(settings.sources, source)
@@ -82,7 +82,7 @@ def run_pipeline(
         settings.home / "leases", source, turn, driver=driver or NoDriver(), wait_s=wait_s, on_wait=on_wait
     )
     with waiting:
-        # both take seconds to import: worth doing while Spark is busy
+        # gates and dbt take seconds to import: worth doing while Spark is busy
         threading.Thread(target=_preload, daemon=True).start()
         with report.timed("connect"):
             spark = open_session(settings, f"{source}:{run_id}")

@@ -1,8 +1,8 @@
-"""Plan: what a run would change, worked out by the stages themselves over a lake that keeps its writes to itself.
+"""Plans: the changes that a run would make, computed by the stages themselves over a lake that keeps its writes apart.
 
-Nothing is written: no table, no file, no lease. Since it is the same code over the same rows, the previewed difference
-is the changelog that the run will write, as long as what the plan was made on (`Base`) still stands; a run that is
-given the plan checks that first.
+No table, file or lease is written. A plan and its run are the same code over the same rows. So the previewed difference
+is the changelog that the run will write, as long as the plan's base (`Base`) has not changed. A run that is given a
+plan checks that first.
 """
 
 from __future__ import annotations
@@ -43,14 +43,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REHEARSED = dict(zip(STAGES, (land_files, advance_trace, restate_windows, restate_states), strict=False))
-"""What each stage does before its gate; `publish` would only show it."""
+"""The functions that stages run before their gates, by stage; `publish` has none, since it only shows their rows."""
 
 RUN_ID = "plan"
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedDrop:
-    """One interval: its files by what they are to the ledger, their bytes, and the rows that would land, or go back."""
+    """One drop in a plan: its files, compared with the ledger, and the counts of rows that a run would change.
+
+    `new`, `changed`, `known`, `retracted`: paths. `bytes`: size of the files that would be read. `rows`, `rejects` and
+    `duplicates` would land; those with `_back` would be taken back.
+    """
 
     drop: str
     new: list[str]
@@ -66,20 +70,23 @@ class PlannedDrop:
     duplicates_back: int
 
     def to_json(self) -> dict[str, Any]:
-        """As the command's document has it."""
+        """The drop as the command's JSON document has it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @property
     def figures(self) -> tuple[Any, ...]:
-        """The drop and its numbers as people see them: files by kind, bytes, rows that land and that go back."""
+        """The drop and its numbers as people see them: files by kind, bytes, rows that land and that are taken back."""
         files = (len(paths) for paths in (self.new, self.changed, self.known, self.retracted))
         return (self.drop, *files, self.bytes, self.rows, self.rejects, self.duplicates, self.rows_back)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run would do. `estimate_s` is None before there is a past run to go by. `gap`: the refusal of a run that
-    is not told to pass drops which were never run, if there are any."""
+    """The plan of a run: its drops, and the differences of the published tables.
+
+    `estimate_s`: the estimated seconds of the run; None without past runs. `gap`: the error for a run that would move
+    the seal past drops that were never run; None if this run would not.
+    """
 
     base: Base
     drops: list[PlannedDrop]
@@ -91,12 +98,12 @@ class Plan:
 
     @property
     def plan_id(self) -> str:
-        """What the plan is called."""
+        """The name of the plan: a hash of its base."""
         return self.base.plan_id
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether every published row would stay as it is."""
+        """True if every published row would stay as it is."""
         return not any(table.rows for table in self.tables)
 
 
@@ -109,13 +116,13 @@ def plan_run(
     request: Request = ALL,
     sample: int,
 ) -> Plan:
-    """Work out what a run of `source` over `[lo, hi)` would change; waits for a run that is at work on the source.
+    """Plan a run of `source` over `[lo, hi)` (microseconds); waits for a stage that is at work on the source.
 
-    `request` says what the run is about; a changed definition and a gap are shown, not refused. `sample` rows are shown
-    per table, 0 shows all.
+    `request` is the run's task. A changed definition and a gap are shown, not refused. `sample` rows are shown per
+    table, 0 shows all.
 
     Raises:
-        TidemarkError: what the run would be refused for, too.
+        TidemarkError: the run would be refused for the same reason.
     """
     with rehearse_run(settings, source, interval_us, spark, request) as rehearsal:
         return _plan(rehearsal, sample)
@@ -123,11 +130,11 @@ def plan_run(
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """A run up to its last stage but one, in a lake that keeps its writes to itself.
+    """A run up to its last stage but one, in a lake that keeps its writes apart.
 
-    `before`: the first stage as it was before it did anything, with the files of its drops, and those of the ledger.
-    `stages`: those that were done, in their order, under `tokens`. `past`: (rows, seconds) of the last whole runs of
-    the source.
+    `before`: the first stage as it was before it did anything. `files`: the files of its drops. `known`: the paths in
+    the ledger. `stages`: the stages that were done, in order, with their `tokens`. `past`: (rows, seconds) of the last
+    whole runs of the source.
     """
 
     lake: OverlayLake
@@ -144,10 +151,12 @@ class Rehearsal:
 def rehearse_run(
     settings: Settings, source: Source, interval_us: tuple[int, int], spark: SparkSession, request: Request
 ) -> Iterator[Rehearsal]:
-    """Do what a run would; a changed definition and a gap are accepted. Runs of the source wait meanwhile.
+    """Rehearse a run: do its stages without writing. A changed definition and a gap are accepted.
+
+    Runs of the source wait meanwhile.
 
     Raises:
-        TidemarkError: what the run would be refused for, too.
+        TidemarkError: the run would be refused for the same reason.
     """
     lake, rehearsed = OverlayLake(spark), replace(request, accept_definition=True, pass_gap=True)
     with fence.hold_still(settings.home / "leases", source=source.name) as lease:
@@ -173,8 +182,10 @@ def rehearse_run(
 
 
 def gap_of_run(source: Source, interval_us: tuple[int, int], spark: SparkSession) -> SealGap | None:
-    """The refusal that a run of `source` over `[lo, hi)` meets now if it is not told to pass drops that were never run;
-    None if there are none. Writes nothing."""
+    """The error for a run of `source` over `[lo, hi)` that would move the seal past drops that were never run.
+
+    None if this run would not. Writes nothing.
+    """
     lake = OverlayLake(spark)
     try:
         ensure_source(lake, source)
@@ -195,8 +206,9 @@ def plan_replay(
     file: str | None = None,
     sample: int,
 ) -> Plan:
-    """Work out what replaying the files of these drops that have open records in quarantine, or the one file, would
-    change: what `tidemark quarantine replay` would do for them.
+    """Plan a replay: a run that reads files again that have open records in quarantine.
+
+    These are the files of the interval's drops, or the one `file`. `tidemark quarantine replay` does such a run.
 
     Raises:
         ParameterError: there is no such file.

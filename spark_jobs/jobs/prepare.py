@@ -2,7 +2,8 @@
 
     python -m spark_jobs.jobs.prepare --landing-root DIR [--from 2013-01-01] [--to 2013-01-07] [--source flights]
 
-One JSON line tells what was written. Exit code 0 ok, 1 the sample is missing, 2 wrong usage. Needs no Spark.
+It prints one line of JSON with the drops written of each source. Exit codes: 0 ok, 1 the sample is missing, 2 wrong
+usage. Needs no Spark.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from spark_jobs.sample import SAMPLE_SOURCES, prepare_sample
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job with `arguments` (default: the process's own); returns the exit code."""
+    """Run the job with `arguments` (default: those of the process); returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
         drops = prepare_sample(

@@ -1,4 +1,4 @@
-"""Promote: production takes an environment's source file, and publishes what the environment worked out with it."""
+"""Promotion: production takes over an environment's source file, and publishes the rows that its build computed."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def promote(
     run: Callable[..., RunReport],
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> RunReport:
-    """Publish what `environment` has of `source`, in one publication. Where the run fails, production's source file is
-    what it was.
+    """Publish the environment's build of `source`, in one publication, and take over its source file.
 
-    `run` does a run of the source in its turn: `run(lo, hi, request=…, on_stage=…)`.
+    If the run fails, production's source file is as before. `run` does a run of the source in its turn:
+    `run(lo, hi, request=…, on_stage=…)`.
 
     Raises:
         ParameterError: the environment has no tables of the source.
@@ -38,7 +38,7 @@ def promote(
     swap = _Swap.of(settings, environment, source)
 
     def begin(stage: str) -> None:
-        # in the run's turn: no other run of the source meets a file that it can't run
+        # the file is swapped in the run's turn, so that no other run of the source reads the new file
         if stage == FIRST:
             swap.do()
         on_stage(stage)
@@ -58,7 +58,7 @@ def promote(
 
 @dataclass(frozen=True)
 class _Swap:
-    """Production's source file, the one in its place, and where the former is kept meanwhile."""
+    """The paths of production's source file, of the file that replaces it, and of a copy of the former meanwhile."""
 
     stands: Path
     comes: Path
@@ -84,7 +84,7 @@ class _Swap:
 
 
 def _put(file: Path, place: Path) -> None:
-    """Copy a file into the place of another at once."""
+    """Replace the file at `place` by a copy of `file`, in one step."""
     beside = place.with_name(f".{place.name}.new")
     shutil.copyfile(file, beside)
     beside.replace(place)

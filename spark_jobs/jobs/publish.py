@@ -1,4 +1,4 @@
-"""Publish: one commit makes everything that the run wrote visible, in all tables at once; then the marts follow."""
+"""The stage `publish`: one commit makes all rows of the run visible, in all tables at once; then the marts follow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StageMissing(TidemarkError):
 
 
 def publish(stage: Stage) -> None:
-    """Move `published` to the seal, with the tokens of this run's stages; nothing if that is what is shown already.
+    """Publish up to the seal, with the tokens of this run's stages, unless nothing would change; then build the marts.
 
     Raises:
         StageMissing: `window` or `compact` has not run since the trace last moved.
@@ -38,7 +38,7 @@ def publish(stage: Stage) -> None:
     due = not stage.scope.nothing_to_do()
     if due:
         _refuse_missing(stage)
-    # first the verdicts: whatever is published has passed gates whose verdicts can be read
+    # the verdicts go first, so that for all published rows the verdicts of their gates can be read
     write_verdicts(stage)
     shown = _publish(stage) if due else stage.publication
     stage.summary.update(published_us=shown.published_us, moved=due, published_by=shown.run_id)
@@ -72,7 +72,7 @@ def _publish(stage: Stage) -> Publication:
 
 
 def _fold(stage: Stage, published: Publication) -> None:
-    """Fold what has been closed since the last time."""
+    """Fold the rows of the histories that were closed since they were last folded."""
     for history in histories(stage.source):
         rows = fold(stage.lake, history, published, stage.fence)
         if rows:

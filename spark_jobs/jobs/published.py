@@ -1,4 +1,4 @@
-"""Whether all that has landed of a source is published: what changes a source as a whole begins with that."""
+"""A check that all landed rows of a source are published; changes of a whole source begin with it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from spark_jobs.trace.frontiers import SourceFrontiers
 
 
 class SourceUnpublished(TidemarkError):
-    """What has landed of the source is not all published. Facts: `source`."""
+    """The source has rows that are landed or sealed and not published. Facts: `source`."""
 
     code = "source_unpublished"
 
 
 def check_published(lake: Lake, source: Source, standing: SourceFrontiers, shown: Publication, done: str) -> None:
-    """Refuse to go on where a run has landed or sealed something and not published it. `done` is what nothing was,
-    such as `erased`.
+    """Refuse to go on if a run has landed or sealed rows and not published them.
+
+    `done` is a participle for the message, such as `erased` in "nothing was erased".
 
     Raises:
-        SourceUnpublished: one has.
+        SourceUnpublished: there is such a run.
     """
     if pending_landings(lake, source, standing.landed_through) or standing.seal_us != shown.published_us:
         raise SourceUnpublished(

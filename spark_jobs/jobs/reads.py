@@ -1,4 +1,4 @@
-"""What programs read by a source's name alone."""
+"""Reads for programs that have only a source's name: its published chains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def chains_of(spark: SparkSession, source: str, settings: Settings | None = None) -> ChainFrame:
     """The published chains of a source, for `join_as_of` and `ChainFrame.states`; times are in microseconds.
 
-    It counts as one read of all entities, however often they are then read.
+    The call counts as one read of all entities, however often the chains are then used.
 
     Raises:
         ParameterError: the source keeps no chains.

@@ -1,10 +1,10 @@
-"""Job `rehearse`: a few rows of each source through every kernel, without Spark, so that a run finds them compiled.
+"""Job `rehearse`: runs a few rows of each source through every kernel, without Spark, so that the kernels are compiled.
 
     python -m spark_jobs.jobs.rehearse
 
-Numba keeps compiled kernels beside their modules; without this a first run compiles them in its tasks, one by one.
-Needs no server and leaves nothing behind. `make setup` calls it, and the process that Spark forks workers from
-(`worker_daemon`), whose workers then have all of it in memory.
+Numba keeps compiled kernels beside their modules. Without this job a first run would compile them in its tasks, one by
+one. The job needs no server and leaves nothing behind. `make setup` calls it. So does the process from which Spark
+forks its workers (`worker_daemon`); the workers then have the kernels in memory.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _EPOCH_UNITS = {"epoch_s": 1, "epoch_ms": 10**3, "epoch_us": 10**6, "epoch_ns": 
 
 
 def rehearse(source: Source, landing_root: Path) -> int:
-    """A file of `source` written below `landing_root`, read, chunked, windowed and folded; returns the number of rows.
+    """Write a file of `source` below `landing_root`, and read, chunk, window and fold it; returns the number of rows.
 
-    0 for a source of Parquet files or of a plugin's format, which are read by other means, and where the made-up rows
-    are none of the source's.
+    0 for a source of Parquet files or of a plugin's format, which other code reads, and if the source rejects the
+    made-up rows.
     """
     if source.landing.form not in ("csv", "ndjson"):
         return 0
     _write_specimen(source, landing_root)
-    # its rows are made up: no check knows them
+    # the rows are made up, so the source's checks would reject them
     spec = replace(record_spec(source), checks=())
     read = [b for f in list_drop_files(landing_root, source, 0) for b in read_file(f, source.landing.form, spec)]
     if not read:
@@ -80,7 +80,7 @@ def rehearse(source: Source, landing_root: Path) -> int:
 
 
 def _write_specimen(source: Source, landing_root: Path) -> None:
-    """The source's first drop with a file of three rows, a minute apart."""
+    """Write a file of three rows, a minute apart, into the source's first drop."""
     start_s = source.drops.start_us // 10**6
     rows = [
         {source.header_name(name): _value(column, start_s + 60 * i) for name, column in source.columns.items()}
@@ -110,7 +110,7 @@ def _value(column: Column, time_s: int) -> object:
 
 
 def _window(definition: Definition, rows: pa.Table) -> None:
-    """Once as if no row were late and once as if all were: both ways are compiled."""
+    """Compute windows once as if no row were late and once as if all were, so that both ways are compiled."""
     for lo in (0, 2**60):
         kernel = Restater(definition, known_from_us=0, everything=True)
         for _ in kernel(iter([(_restated(definition, rows, lo), None)]), Outcome()):
@@ -118,7 +118,7 @@ def _window(definition: Definition, rows: pa.Table) -> None:
 
 
 def _restated(definition: Definition, rows: pa.Table, lo: int) -> pa.Table:
-    """The rows as workers get them, all of a drop that starts at `lo`, in one slice."""
+    """The rows in the form that workers get, in one slice, all of a drop that starts at `lo`."""
     taken = {f"k_{k}": rows[f"c_{k}"] for k in definition.key} | {
         f"v_{c}": rows[f"c_{c}"] for c in definition.values_read
     }
@@ -143,7 +143,7 @@ def _fold(source: Source, rows: pa.Table) -> None:
 
 
 def _chain(source: Source, rows: pa.Table) -> None:
-    """The rows as deltas of chains, packed, read back, asked for and restated."""
+    """Make deltas of the rows, and restate, pack, unpack and read chains of them."""
     meaning, policy = meaning_of(source), policy_of(source)
     entities = pc.unique(rows["entity"].combine_chunks())
     table = pa.table({"entity": rows["entity"], "event_time": rows["event_time"].cast(pa.int64()), **_operands(rows)})
@@ -166,7 +166,7 @@ def _chain(source: Source, rows: pa.Table) -> None:
 
 
 def _operands(rows: pa.Table) -> dict[str, pa.Array]:
-    """What `definitions.meaning` reads of rows that say their operation."""
+    """The columns that `definitions.meaning` reads of rows that name their operation."""
     n = rows.num_rows
     return {
         "v_op": pa.array(["dense"] * n), "v_indices": pa.array([[0]] * n), "v_values": pa.array([[0.0]] * n),
@@ -180,9 +180,12 @@ def _constants(rows: pa.Table, **values: int) -> dict[str, pa.Array]:
 
 
 def load_kernels(process: str) -> None:
-    """Rehearse for the processes that this one forks. `process` is what a failure on standard error names it; its forks
-    load what they need themselves then, and say what is wrong, if anything is."""
-    # whoever started this process may read its standard output
+    """Rehearse for the processes that this one forks.
+
+    A failure is only written to standard error, with `process` as the name of this one. The forked processes then load
+    the kernels themselves, and report an error if there is one.
+    """
+    # the process that started this one may read its standard output
     with contextlib.redirect_stdout(sys.stderr):
         try:
             main()

@@ -1,9 +1,8 @@
-"""Drop a source, or reset it: all that landed and was published of it leaves the lake, and other sources' tables stay
-as they are.
+"""Drop or reset a source: all of its landed and published rows leave the lake, and other sources' tables stay.
 
-What is visible goes first, in the one commit that takes the publication back. Each step may be done twice: interrupted
-anywhere, the same command goes on, and until it is finished no run of the source begins. Tokens never go back: what is
-landed later is never taken for what an earlier attempt wrote.
+The publication is taken back first, in one commit, so that nothing is visible any more. Each step may be done twice: a
+command that was interrupted anywhere goes on if it is started again, and until it is finished no run of the source
+begins. Tokens only rise: rows that land later are never taken for rows of an earlier attempt.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from spark_jobs.storage.tables import PUBLISHED
 
 @dataclass
 class Removed:
-    """What a drop or a reset takes away.
+    """The report of a drop or a reset of a source.
 
-    tables: rows by table, those that nothing shows included. marts: those that are no longer shown. pins: pins of it,
-    which stay. environments: those that have no tables of the source any more. file: the source file that went.
-    archive: the backup that holds all of it.
+    tables: the rows removed by table, including rows that nothing shows. marts: the marts that are no longer shown.
+    pins: pins of the source, which stay. environments: those that lose their tables of the source. file: the source
+    file that is removed, None if it stays. archive: the place of the backup that was made before.
     """
 
     source: str
@@ -49,17 +48,17 @@ class Removed:
 
     @classmethod
     def of(cls, parts: SourceParts, lake: Lake, kind: str) -> Removed:
-        """What would go of these parts; erasures stay in force."""
+        """The report for these parts of a source; erasures stay in force, and are not counted."""
         rows = {table: count for table, count in parts.rows(lake).items() if table != ERASURES.qualified}
         file = str(parts.file) if parts.file is not None and kind == DROP else None
         return cls(parts.source, kind, rows, parts.marts, parts.pins, parts.environments, file)
 
 
 def find_removal(settings: Settings, spark: SparkSession, source: str, kind: str) -> Removed:
-    """What a drop or reset would take away; changes nothing.
+    """The report of a drop or reset before it is done; changes nothing.
 
     Raises:
-        SourceUnknown: there is nothing of that name.
+        SourceUnknown: neither a source file nor the lake has the name.
     """
     lake = Lake(spark)
     check_format(lake)
@@ -75,15 +74,15 @@ def remove_source(
     archive: str | None = None,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Removed:
-    """Drop or reset a source, or go on with what was interrupted; the caller holds the source's turn.
+    """Drop or reset a source, or go on with an interrupted drop or reset; the caller holds the source's turn.
 
-    `archive`: a place for a backup of the whole lake, made before anything goes. `on_step` is told the name of each
-    step before it begins. A query that reads a table of all sources at this very moment may miss a file, and is to be
-    asked again.
+    `archive`: a place for a backup of the whole lake, made before anything is removed. `on_step` is called with the
+    name of each step before it begins. A query that reads a table of all sources at the same moment may fail on a
+    missing file, and has to be repeated.
 
     Raises:
-        SourceUnknown: there is nothing of that name.
-        SourceChangeUnfinished: another change of it was interrupted.
+        SourceUnknown: neither a source file nor the lake has the name.
+        SourceChangeUnfinished: another change of the source was interrupted.
     """
     lake = Lake(spark)
     check_format(lake)
@@ -111,10 +110,10 @@ def remove_source(
 def _take_out_of_sight(
     settings: Settings, lake: Lake, parts: SourceParts, lease: Lease, on_step: Callable[[str], None]
 ) -> None:
-    """Nothing of the source can be read by the names that people use."""
+    """Remove the publication and all names by which people read the source."""
     on_step("publication")
     if lake.is_stored(PUBLISHED.database, PUBLISHED.table):
-        # under the token: whatever the log keeps of the source's tokens, later ones are greater
+        # committed under the lease's token: the source's later tokens are greater than all in the log
         lake.replace_records(PUBLISHED, [], lease.fence)
     on_step("names")
     forget_names(settings, lake, parts.source, parts.windows)
