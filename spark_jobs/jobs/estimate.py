@@ -1,17 +1,18 @@
-"""How long a run will take, from how long past ones took."""
+"""The estimate of a run's duration from the durations of past runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 KEPT_RUNS = 32
-"""Past runs that an estimate goes by: enough to see both empty and full days, few enough to follow the machine."""
+"""The number of past runs for an estimate: enough to have both empty and full days, few enough to follow the machine."""
 
 
 def estimate_seconds(past: Sequence[tuple[int, float]], rows: int) -> float | None:
-    """Seconds for a run that lands `rows` rows, from (rows, seconds) of past ones; None without any.
+    """The seconds of a run that lands `rows` rows, from (rows, seconds) of past runs; None without past runs.
 
-    The straight line nearest to them (least squares), never falling with more rows and never below the fastest run.
+    The value on the straight line nearest to the past runs (least squares). It never falls with more rows, and is never
+    below the fastest run.
     """
     if not past:
         return None

@@ -57,7 +57,7 @@ def rehearse(source: Source, landing_root: Path) -> int:
     if source.landing.form not in ("csv", "ndjson"):
         return 0
     _write_specimen(source, landing_root)
-    # the rows are made up, so the source's checks would reject them
+    # the rows are made up, so the source's checks may reject them
     spec = replace(record_spec(source), checks=())
     read = [b for f in list_drop_files(landing_root, source, 0) for b in read_file(f, source.landing.form, spec)]
     if not read:

@@ -1,10 +1,9 @@
-"""Rename a source: its tables, records, past and pins go on under another name, and nothing is landed or worked out
-again.
+"""Rename a source: its tables, records, past and pins get another name, and nothing is landed or computed again.
 
-The rows are copied under the new name first, where nothing shows them; then both names are published, the names that
-users read follow, and the old one goes. So whatever is read by a source's name answers at every moment; only tables of
-all sources list it under both names meanwhile. Interrupted anywhere, the same command goes on, and until it is finished
-no run of either name begins.
+First the rows are copied under the new name, where nothing shows them. Then both names are published, the names that
+users read follow, and the old name is removed. So reads by a source's name have an answer at every moment; only tables
+of all sources list it under both names meanwhile. A command that was interrupted anywhere goes on if it is started
+again, and until it is finished no run of either name begins.
 """
 
 from __future__ import annotations
@@ -57,20 +56,24 @@ from spark_jobs.storage.tables import PUBLISHED, chunks, updates
 from spark_jobs.trace import frontiers
 
 SWITCHED = "switched"
-"""Step of a rename: people read the new name alone; what is left of the old one goes."""
+"""The step of a rename after which people read the new name, and what is left of the old name is removed."""
 _OF_PINS = ("late", "state", "versions")
 
 
 class NameTaken(ParameterError):
-    """A source, or tables, of the new name are there. Facts: `source`, `new_name`."""
+    """There is a source, or there are tables, of the new name. Facts: `source`, `new_name`."""
 
     code = "name_taken"
 
 
 @dataclass
 class Renamed:
-    """What a rename does. tables: rows that go on under the new name, by table. marts: those whose models name the
-    old one. pins, environments: those that have tables of the source; environments are to be built again."""
+    """The report of a rename.
+
+    file: the source file's new path. tables: the rows that get the new name, by table. marts: the source's marts, whose
+    models name the old one. pins: those that have copies of the source. environments: those that lose their tables of
+    the source, and have to be built again.
+    """
 
     source: str
     new_name: str
@@ -82,13 +85,13 @@ class Renamed:
 
 
 def find_rename(settings: Settings, spark: SparkSession, old: str, new: str) -> Renamed:
-    """What a rename would do; changes nothing.
+    """The report of a rename before it is done; changes nothing.
 
     Raises:
         SourceUnknown: there is no source `old`.
-        NameTaken, SourceFileError: there is a source, or a table, of the new name, or none can have it.
-        SourceUnpublished: what has landed is not all published.
-        DefinitionChanged: the source file says something else than what is published.
+        NameTaken, SourceFileError: there is a source, or a table, of the new name, or no source can have that name.
+        SourceUnpublished: rows have landed or are sealed, and are not published.
+        DefinitionChanged: the source file differs from the published definition.
     """
     lake = Lake(spark)
     known_parts(settings, lake, old)
@@ -103,7 +106,7 @@ def find_rename(settings: Settings, spark: SparkSession, old: str, new: str) -> 
 
 
 def _both(settings: Settings, old: str, new: str) -> tuple[Source, Source]:
-    """The source under either name; its file may have been renamed already, by hand."""
+    """The source under its old name and under its new name; its file may have been renamed by hand already."""
     files = source_files(settings.sources)
     if old in files or new not in files:
         source = find_source(settings.sources, old)
@@ -115,12 +118,12 @@ def _both(settings: Settings, old: str, new: str) -> tuple[Source, Source]:
 def rename_source(
     settings: Settings, spark: SparkSession, old: str, new: str, on_step: Callable[[str], None] = lambda _: None
 ) -> Renamed:
-    """Rename a source, or go on with what was interrupted; the caller holds the turns of both names.
+    """Rename a source, or go on with an interrupted rename; the caller holds the turns of both names.
 
-    `on_step` is told the name of each step before it begins.
+    `on_step` is called with the name of each step before it begins.
 
     Raises:
-        As `find_rename`, and SourceChangeUnfinished: another change of it was interrupted.
+        As `find_rename`, and SourceChangeUnfinished: another change of the source was interrupted.
     """
     lake = Lake(spark)
     under_way = unfinished_change(lake, old)
@@ -138,7 +141,7 @@ def rename_source(
 
 @contextmanager
 def _held(settings: Settings, lake: Lake, old: str, new: str, source: Source | None) -> Iterator[tuple[Lease, Lease]]:
-    """Both names; the new one with a token above all that were ever taken of either."""
+    """Hold both names; the token of the new one is greater than all tokens that either name ever had."""
     with hold_source(settings, lake, old, source) as leaving, hold_source(settings, lake, new) as coming:
         if coming.fence.token <= leaving.fence.token:
             coming.rise_above(leaving.fence.token)
@@ -147,7 +150,7 @@ def _held(settings: Settings, lake: Lake, old: str, new: str, source: Source | N
 
 @dataclass
 class _Work:
-    """A rename on its way."""
+    """A rename in progress."""
 
     settings: Settings
     lake: Lake
@@ -158,16 +161,16 @@ class _Work:
 
     @property
     def old(self) -> str:
-        """The name that goes."""
+        """The source's old name."""
         return self.change.source
 
     @property
     def new(self) -> str:
-        """The name that comes."""
+        """The source's new name."""
         return self.report.new_name
 
     def switch(self, on_step: Callable[[str], None]) -> None:
-        """Let people read the new name; every part may be done again."""
+        """Make people read the source by its new name; each part of this may be done again."""
         on_step("copies")
         for table, copy in zip(own_tables(self.old), own_tables(self.new), strict=True):
             if self.lake.is_stored(table.database, table.table):
@@ -191,7 +194,7 @@ class _Work:
         self.change = record_change(self.lake, self.change, SWITCHED)
 
     def end(self, on_step: Callable[[str], None]) -> None:
-        """Remove what is left under the old name; every part may be done again."""
+        """Remove all that is left under the old name; each part of this may be done again."""
         on_step("old name")
         if self.lake.is_stored(PUBLISHED.database, PUBLISHED.table):
             self.lake.replace_records(PUBLISHED, [], self.leaving.fence)
@@ -217,7 +220,7 @@ class _Work:
         return find_source(self.settings.sources, self.new)
 
     def _publish(self, source: Source) -> bool:
-        """Publish the new name beside the old one; whether that was."""
+        """Publish the new name beside the old one; False if the old one is not published."""
         rows = self.lake.records(PUBLISHED, pc.field("source") == self.old)
         for row in rows:
             definition = json.loads(row["definition"])
@@ -230,7 +233,7 @@ class _Work:
         return bool(rows)
 
     def _describe(self, source: Source) -> None:
-        """Let the tables say of which source they are."""
+        """Write the new name into the tables' comments and properties."""
         tables = [chunks(source), updates(source), *(definition.table() for definition in definitions(source))]
         for table in tables:
             if not self.lake.is_stored(table.database, table.table):
@@ -243,7 +246,7 @@ class _Work:
                 self.lake.define(f"ALTER TABLE {place} SET TBLPROPERTIES ({literal(IDENTITY)} = {literal(identity)})")
 
     def _rename_pins(self) -> None:
-        """Pins list and name their copies by the new name."""
+        """Copy the pins' tables under the new name, and list them by it."""
         for pin in pins(self.lake):
             for what in _OF_PINS:
                 one, other = (
@@ -270,7 +273,7 @@ class _Work:
 
 
 def _put(file: Path, new: str) -> None:
-    """Replace a source file by one of the new name."""
+    """Replace a source file by one with the new name, in its contents and as its file name."""
     text, _ = renamed_source(file, new)
     beside = file.with_name(f".{new}{file.suffix}.new")
     beside.write_text(text, encoding="utf-8")
@@ -288,7 +291,7 @@ def _report(settings: Settings, lake: Lake, old: str, new: str) -> Renamed:
 def _refuse_taken(settings: Settings, lake: Lake, source: Source, renamed: Source) -> None:
     parts = source_parts(settings, lake, renamed.name)
     by_hand = source.name not in source_files(settings.sources)
-    # a run of a file that was renamed by hand was refused, and has left tables without rows and a row of itself
+    # a refused run of a file that was renamed by hand has left tables without rows, and a record of that run
     ignored = {table.qualified for table in (ERASURES, *QUALITY)}
     stand = [table for table, rows in parts.rows(lake).items() if rows and table not in ignored]
     taken = [str(parts.file)] if parts.file and not by_hand else stand

@@ -1,7 +1,8 @@
-"""Repair: whatever follows from the lake and is gone or wrong is made anew from it, source by source, under its lease.
+"""Repair: makes lost or wrong tables and names anew if they follow from the lake, source by source, under its lease.
 
-Windows, late rows and states that have lost commits, or that others have changed, follow from the trace. What follows
-from nothing else (a table without its log, a missing commit of the ledger or the trace) comes back from a backup alone.
+Windows, late rows and states follow from the trace, if they have lost commits or were changed other than by Tidemark.
+Nothing else has the rows of a table without its log, or of a missing commit of the ledger or the trace: these need a
+backup.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
 
 
 def lacks_names(settings: Settings, spark: SparkSession) -> bool:
-    """Whether the catalog lacks a view that users read of a source that has run."""
+    """True if the catalog lacks a view that users read, of a source that has run."""
     lake, sources = Lake(spark), read_sources(settings.sources).sources
     tables = (chunks(sources[name]) for name in names_lacking(lake, sources.values()))
     return any(lake.is_stored(table.database, table.table) for table in tables)
 
 
 def repair(settings: Settings, spark: SparkSession) -> list[Finding]:
-    """Mend what can be mended of every source that has run; a finding for each thing that was done or refused."""
+    """Mend every source that has run, as far as possible; returns a finding for each repair done or refused."""
     findings = []
     for source in read_sources(settings.sources).sources.values():
         lake = Lake(spark)
@@ -57,7 +58,7 @@ def repair(settings: Settings, spark: SparkSession) -> list[Finding]:
             continue
         try:
             for done in _mended(settings, lake, source, stands):
-                # what was done before a refusal stays done
+                # repairs that were done before a refusal stay done
                 findings.append(Finding(source.name, "ok", f"mended: {done}"))
         except TidemarkError as refusal:
             findings.append(Finding(source.name, "wrong", f"not mended: {refusal.found}", refusal.next_step))
@@ -81,11 +82,11 @@ def _mended(settings: Settings, lake: Lake, source: Source, stands: list[Table])
 
 
 def _restated(settings: Settings, lake: Lake, source: Source) -> Iterator[str]:
-    """Work out anew the tables that follow from the trace and have changed, and publish the difference.
+    """Compute changed tables anew if they follow from the trace, publish the difference, and yield a line for each.
 
     Raises:
-        TablesChanged: others have changed, too: these follow from nothing.
-        DefinitionChanged: the source file says something else than what is published.
+        TablesChanged: a table that does not follow from the trace has changed as well.
+        DefinitionChanged: the source file differs from the published definition.
     """
     standing, shown = in_force(lake, source, compares=False)
     changed, derived = changed_tables(lake, source, shown), derived_tables(source)

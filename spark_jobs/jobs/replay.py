@@ -1,4 +1,4 @@
-"""What is in quarantine, what of it is dismissed, and the run that reads its files again."""
+"""Records in quarantine: queries of them, their dismissal, and the run that reads their files again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VIEW = "bronze.quarantine"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which records: of a range of drops, a file, a rule, in a state of replay; None is any."""
+    """A selection of records in quarantine: by a range of drops, a file, a rule and a state of replay; None is any."""
 
     drops: range | None = None
     file: str | None = None
@@ -33,7 +33,7 @@ class Asked:
     state: str | None = OPEN
 
     def of(self, records: DataFrame) -> DataFrame:
-        """Those of the records."""
+        """The records of the selection, out of `records`."""
         if self.drops is not None:
             records = records.where(F.col("seq_no").between(self.drops.start, self.drops.stop - 1))
         wanted = {"file": self.file, "rule": self.rule, "replay_state": self.state}
@@ -45,18 +45,18 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A run that reads files again: of drops `[first, past)`, between which there may be some that have not landed."""
+    """A run that reads files again: the files, and the range of their drops. Drops in between may not have landed."""
 
     drops: range
     files: frozenset[str]
 
     def interval_us(self, source: Source) -> tuple[int, int]:
-        """`[lo, hi)` of the drops."""
+        """The interval `[lo, hi)` of the drops, in microseconds."""
         return source.drops.interval(self.drops.start)[0], source.drops.interval(self.drops.stop - 1)[1]
 
 
 def quarantined(spark: SparkSession, source: Source, asked: Asked) -> DataFrame:
-    """The records of `bronze.quarantine` that are asked for; none before anything has landed."""
+    """The selected records of the source in `bronze.quarantine`; none before anything has landed."""
     database, view = VIEW.split(".")
     if view not in Lake(spark).names_if_present(database):
         texts = [f"{column} STRING" for column in ("file", "rule", "reason", "raw", "replay_state")]
@@ -66,15 +66,18 @@ def quarantined(spark: SparkSession, source: Source, asked: Asked) -> DataFrame:
 
 
 def summary(records: DataFrame) -> list[dict[str, Any]]:
-    """How many records there are by drop, file, rule and state."""
+    """The number of records by drop, file, rule and state of replay, in this order."""
     keys = ("seq_no", "file", "rule", "replay_state")
     counted = records.groupBy(*keys).agg(F.sum("records").alias("records")).orderBy(*keys)
     return [row.asDict() for row in counted.collect()]
 
 
 def reasons(records: DataFrame) -> list[dict[str, Any]]:
-    """How many records there are by rule, reason and state, the most first. A reason is what was expected of a column,
-    or all of the sentence; `example` is one sentence."""
+    """The number of records by rule, reason and state of replay, the most first.
+
+    A reason that begins with a column is cut off before its words `found …`, so that equal faults count together.
+    `example` is one whole reason.
+    """
     expected = F.regexp_extract("reason", "^(.*?), found ", 1)
     reason = F.when(F.col("reason").startswith("column `"), expected).otherwise(F.col("reason"))
     counts = {"records": F.sum("records"), "example": F.min("reason")}
@@ -86,10 +89,10 @@ def reasons(records: DataFrame) -> list[dict[str, Any]]:
 
 
 def dismiss(spark: SparkSession, source: Source, asked: Asked, because: str) -> list[dict[str, Any]]:
-    """Close the open records that are asked for, file by file and rule by rule; returns how many by file and rule.
+    """Close the selected open records, file by file and rule by rule; returns how many by file and rule.
 
-    They stay where they are and count as before. Once a file has landed with other bytes, what is rejected of it is
-    open again.
+    The records stay in quarantine and count as before. Once a file has landed with other bytes, its rejected records
+    are open again.
 
     Raises:
         ParameterError: there is no such record, or no reason is given.
@@ -118,7 +121,7 @@ def dismiss(spark: SparkSession, source: Source, asked: Asked, because: str) -> 
 
 
 def replay_of(spark: SparkSession, source: Source, asked: Asked) -> Replay | None:
-    """The run that reads the files of these open records again, those that have landed; None if there are none.
+    """The run that reads the landed files of the selected open records again; None if there are no such files.
 
     Raises:
         ParameterError: `asked.file` is no file with an open record.

@@ -1,4 +1,4 @@
-"""What a run is asked to do with the drops of its interval."""
+"""The request of a run: its task with the drops of its interval."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from spark_jobs.storage.kept_rows import KeptRows
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a run is about, beside its source and interval; the same for all of its stages.
+    """The task of a run, beside its source and interval; the same for all of its stages.
 
-    `only_file`: one file, relative to the landing directory; the interval's other files are left aside. `retract`: what
-    the interval's drops, or that file, landed is taken back. `replay`: files to read again though their bytes are the
-    same, and no others. `accept_definition`: what a changed source file affects is recomputed. `pass_gap`: the seal may
-    move past drops that were never run. `planned`: what a plan was made on, which must still stand. `overrides`: checks
-    that may fail without stopping it, each with the reason that somebody gives. `promotes`: rows of the changed
-    definition that were worked out before, on the same `planned`. `reread`: drops of a table or topic are read once
-    more, and what differs lands. `anew`: parts of the definition whose tables are damaged, and are worked out from the
-    trace as if these parts had changed.
+    `only_file`: the path of the one file to read, relative to the landing directory; other files are left out.
+    `retract`: take back all rows that the interval's drops, or that file, landed. `replay`: the only files to read,
+    although their bytes are the same. `accept_definition`: recompute all rows that a changed source file affects.
+    `pass_gap`: the seal may move past drops that were never run. `planned`: the base of a plan, which must not have
+    changed. `overrides`: checks that may fail without stopping the run, each with a person's reason. `promotes`: rows
+    of the changed definition that were computed before, on the same base. `reread`: read drops of a table or topic once
+    more, and land the rows that differ. `anew`: parts of the definition whose tables are damaged; they are computed
+    from the trace as if these parts had changed.
     """
 
     only_file: str | None = None
@@ -43,7 +43,7 @@ class Request:
         overrides: Mapping[str, str] | None = None,
         promotes: KeptRows | None = None,
     ) -> Request:
-        """What a run does that applies a plan: whoever applies it has accepted the definition that it was made on."""
+        """The request of a run that applies a plan; it accepts the definition on which the plan was made."""
         replay = None if planned.replay is None else frozenset(planned.replay)
         return cls(
             only_file=planned.only_file,
@@ -58,15 +58,17 @@ class Request:
 
     @property
     def takes_drops(self) -> bool:
-        """Whether the interval's drops have landed once the run is done; else it is about landed files alone, to read
-        them again or to take them back, and drops between them that have not landed still have not."""
+        """True if all drops of the interval have landed after the run.
+
+        Otherwise the run reads landed files again or takes them back; drops that have not landed stay so.
+        """
         return not self.retract and self.replay is None
 
     @property
     def chosen_files(self) -> frozenset[str] | None:
-        """The paths that the run is about; None: all."""
+        """The paths of the files that the run is about; None: all."""
         return self.replay if self.only_file is None else frozenset({self.only_file})
 
 
 ALL = Request()
-"""To land and publish the interval's drops."""
+"""The request to land and publish all drops of the interval."""

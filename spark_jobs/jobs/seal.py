@@ -1,4 +1,4 @@
-"""Seal: what has landed enters the trace, and the frontiers move."""
+"""The stage `seal`: landed rows enter the trace, and the frontiers move."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_jobs.trace.frontiers import Move, unpublished_moves
 
 
 def seal(stage: Stage) -> None:
-    """Let what has landed enter the trace, then hold it against the trace gate."""
+    """Append the landed rows to the trace, then judge the trace gate."""
     unpublished = _is_unpublished(stage)
     moved, landings = advance_trace(stage)
     # a move that is not published is measured again, so that a repeated run meets a failed gate again
@@ -26,12 +26,14 @@ def seal(stage: Stage) -> None:
 
 
 def advance_trace(stage: Stage) -> tuple[Advance, Sequence[int]]:
-    """Append the landings that are not in the trace yet, seal at the interval's end, drain and trim; says what moved,
-    and which landings they were."""
+    """Append the landings that are not in the trace yet, seal at the interval's end, drain and trim.
+
+    Returns the move of the frontiers, and the landings that were appended.
+    """
     before = stage.frontiers
     stage.check_gap()
     pending = pending_updates(stage.lake, stage.source, before.landed_through)
-    # what an earlier run landed without sealing it lands with this one
+    # drops that an earlier run landed and did not seal land with this run
     drops, hi_us = [range(n, n + 1) for n in pending.drops], before.reached_us
     if stage.request.takes_drops:
         drops, hi_us = sorted([*drops, stage.drops], key=lambda of: of.start), stage.hi_us
@@ -61,7 +63,7 @@ def advance_trace(stage: Stage) -> tuple[Advance, Sequence[int]]:
 
 
 def _is_unpublished(stage: Stage) -> bool:
-    """Whether the frontiers are beyond what is published."""
+    """True if the frontiers have a seal, and publishing up to them would change something."""
     return stage.frontiers.seal_us > 0 and not stage.scope.nothing_to_do()
 
 

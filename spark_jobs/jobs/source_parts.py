@@ -1,4 +1,4 @@
-"""What a lake and a home have of a source, told by its name alone: its file may be gone."""
+"""The parts of a source in a lake and a home, found by its name alone, since its file may be gone."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from spark_jobs.storage.shown_marts import shown_marts
 from spark_jobs.storage.tables import DUPLICATES, FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE
 
 SHARED = (FRONTIERS, FILES, QUARANTINE, DUPLICATES, LATE, STATE, CHAINS, *QUALITY, DISMISSALS, ERASURES)
-"""Tables that all sources have rows in, each in a partition of its own; beside them `trace.published`."""
+"""The tables in which all sources have rows, each in a partition of its own; without `trace.published`."""
 _HISTORY, _CHUNKS = "_history", "_chunks"
 
 
 class SourceUnknown(ParameterError):
-    """Neither a file nor a table is the source's. Facts: `source`."""
+    """There is neither a file nor a table of the source. Facts: `source`."""
 
     code = "source_unknown"
 
 
 @dataclass(frozen=True)
 class SourceParts:
-    """What there is of a source.
+    """The parts of a source.
 
-    file: its source file, None if it is gone. tables: `bronze.<source>_chunks` and `trace.<source>_updates`.
-    histories: those of its windows. shared: the tables that have rows of it. marts: those that people see of it.
-    pins: those that hold copies of it. environments: those that have tables of it.
+    file: its source file, None if that is gone. tables: `bronze.<source>_chunks` and `trace.<source>_updates`, if they
+    are stored. histories: those of its windows. shared: the shared tables with rows of it. marts: its marts that people
+    see. pins: those with copies of it. environments: those with tables of it.
     """
 
     source: str
@@ -55,11 +55,11 @@ class SourceParts:
 
     @property
     def windows(self) -> list[str]:
-        """Its windows that have a table."""
+        """The source's windows that have a table."""
         return [table.table.removesuffix(_HISTORY) for table in self.histories]
 
     def rows(self, lake: Lake) -> dict[str, int]:
-        """How many rows each table has of it, those that nothing shows included; by the files' own counts."""
+        """The number of the source's rows by table, by the files' own counts, including rows that nothing shows."""
         counts = {}
         for table in (*self.tables, *self.histories):
             counts[table.qualified] = lake.stored(table, []).n_rows
@@ -69,7 +69,7 @@ class SourceParts:
 
 
 def source_parts(settings: Settings, lake: Lake, source: str) -> SourceParts:
-    """What there is of a source."""
+    """The parts of a source, found by its name; all are empty for an unknown name."""
     shared = [
         table
         for table in (PUBLISHED, *SHARED)
@@ -88,14 +88,14 @@ def source_parts(settings: Settings, lake: Lake, source: str) -> SourceParts:
 
 
 def known_parts(settings: Settings, lake: Lake, source: str) -> SourceParts:
-    """`source_parts` of a source that there is.
+    """The parts of a source that has a file or tables.
 
     Raises:
-        SourceUnknown: there is none, neither as a file nor in the lake.
+        SourceUnknown: neither a source file nor the lake has the name.
     """
-    # a name that is none leads to other folders
+    # a text that is no name could lead to other folders
     parts = source_parts(settings, lake, source) if is_identifier(source) else None
-    # what was erased stays erased, also of a source that is gone
+    # records of erasures outlive their source, so they alone do not make one
     if parts and (parts.file or parts.tables or parts.histories or {*parts.shared} - {ERASURES}):
         return parts
     names = sorted({*source_files(settings.sources), *sources_in_lake(lake)})
@@ -109,26 +109,26 @@ def known_parts(settings: Settings, lake: Lake, source: str) -> SourceParts:
 
 
 def own_tables(source: str) -> list[Table]:
-    """The names of the tables of what landed of a source, and of its updates."""
+    """The tables of a source's chunks and of its updates, with their names alone."""
     return [Table("bronze", f"{source}{_CHUNKS}", "", ()), Table("trace", f"{source}_updates", "", ())]
 
 
 def remove_rows(lake: Lake, source: str, *, keep: Sequence[Table] = ()) -> None:
-    """Take the rows of a source out of all tables that sources share, but for those to `keep`."""
+    """Remove the rows of a source from all tables that sources share, except those to `keep`."""
     for table in (PUBLISHED, *SHARED):
         if table not in keep and lake.is_stored(table.database, table.table):
             lake.remove_source(table, source)
 
 
 def histories(lake: Lake, source: str) -> list[Table]:
-    """The tables of the windows that a source has had, as they say themselves."""
+    """The histories of the windows that a source has or had, by the source that each table notes."""
     tables = [Table("silver", name, "", ()) for name in _folders(lake, "silver") if name.endswith(_HISTORY)]
     stored = [table for table in tables if lake.is_stored(table.database, table.table)]
     return [table for table in stored if lake.properties(table).get(IDENTITY, "").split(",")[0] == source]
 
 
 def sources_in_lake(lake: Lake) -> list[str]:
-    """The sources that have landed anything."""
+    """The names of the sources that have a table of chunks."""
     return [name.removesuffix(_CHUNKS) for name in _folders(lake, "bronze") if name.endswith(_CHUNKS)]
 
 
@@ -141,8 +141,9 @@ def _folders(lake: Lake, database: str) -> list[str]:
 
 @contextmanager
 def hold_source(settings: Settings, lake: Lake, source: str, described: Source | None = None) -> Iterator[fence.Lease]:
-    """Hold a source that may have no file, with a token above every one that records of the lake know of it; where it
-    is `described`, above those in rows that do not count, too.
+    """Hold a source that may have no file, with a token greater than all of its tokens in the lake's records.
+
+    If its file is given as `described`, the token is also greater than those in rows that do not count.
 
     Raises:
         SourceBusy: a stage was at work for longer than `visits.WAIT_S`.

@@ -1,4 +1,4 @@
-"""Run one stage of a run: the one entry for Airflow's tasks, `tidemark run` and spark-submit.
+"""One stage of a run: the only entry for Airflow's tasks, `tidemark run` and spark-submit.
 
 `spark-submit spark_jobs/jobs/stage.py STAGE SOURCE --from D --to D --run-id ID` runs a stage in a JVM of its own.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BODIES: dict[str, Callable[[Stage], None]] = dict(zip(STAGES, (land, seal, window, compact, publish), strict=True))
-"""What each stage does."""
+"""The function of each stage, by the stage's name."""
 
 
 def run_stage(
@@ -54,8 +54,8 @@ def run_stage(
 ) -> dict[str, Any]:
     """Run the stage `name` of `source` for the interval `[lo, hi)`; returns its summary (plain JSON values).
 
-    Opens a session of its own unless one is given, and always ends what it started: on any error or signal the
-    session's work is interrupted, so that a retry does not meet it.
+    Opens a session of its own unless one is given, and always ends its Spark work: on any error or signal the session's
+    jobs are interrupted, so that they do not run beside a retry.
 
     Raises:
         TidemarkError: the stage was refused, superseded, its gate failed, or the lake server was lost.
@@ -110,7 +110,7 @@ def _attempt(
         try:
             BODIES[name](stage)
         except Exception as error:
-            # the error is what counts: a manifest that can't be written hides none
+            # a manifest that can't be written must not hide the error of the stage
             with suppress(Exception):
                 record_run(stage, lease.stages, error)
             raise
@@ -134,7 +134,7 @@ def _attempt(
 
 
 def _note_done(lease: fence.Lease, name: str, seconds: float, stage: Stage) -> None:
-    """Keep what the stage reports for the run's manifest; of one that is repeated what it reported last."""
+    """Keep the stage's report for the run's manifest, in place of the report of an earlier attempt."""
     began = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
     summary = json.loads(json.dumps(stage.summary, default=str))
     done = {"stage": name, "began": began, "seconds": seconds, "commits": stage.lake.commits, **summary}
@@ -142,7 +142,7 @@ def _note_done(lease: fence.Lease, name: str, seconds: float, stage: Stage) -> N
 
 
 def _note_spent(lease: fence.Lease, name: str, seconds: float, summary: dict[str, Any]) -> None:
-    """Keep what the stage took; of a whole run, what all did, for the estimates of plans."""
+    """Keep the seconds of the stage; after the last stage of a whole run, keep its rows and seconds for estimates."""
     if name == FIRST:
         lease.spent = {"rows": summary["rows"] + summary["rows_back"]}
     lease.spent[name] = seconds
@@ -152,7 +152,7 @@ def _note_spent(lease: fence.Lease, name: str, seconds: float, summary: dict[str
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line of one stage; prints its summary as JSON, and as a table into the log."""
+    """The command line of one stage; prints its summary as JSON, and as a table on standard error."""
     parser = argparse.ArgumentParser(prog="stage", description="Run one stage of a source for a range of drops.")
     parser.add_argument("stage", choices=STAGES)
     parser.add_argument("source")

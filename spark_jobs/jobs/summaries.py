@@ -1,4 +1,4 @@
-"""A stage's summary as people read it in a log: a line for each measure, names to the left and values to the right."""
+"""A stage's summary as people read it in a log: a line for each measure, with its name and its value."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 MOST_LISTED = 8
-"""Elements of a list that a line names before it counts the rest."""
+"""The elements of a list that a line names before it counts the rest."""
 
 
 def summary_table(summary: Mapping[str, Any]) -> str:
-    """The summary as a table of two columns; what is nested is named with dots, what is empty is left out."""
+    """The summary as a table of two columns; nested measures have names with dots, empty ones are left out."""
     rows = list(_flat(summary, ""))
     width = max((len(name) for name, _ in rows), default=0)
     return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)

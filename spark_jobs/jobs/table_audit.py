@@ -1,4 +1,7 @@
-"""The audit's look at tables as files: whether they are as the publication left them, and read alike in two ways."""
+"""The part of the audit that checks tables as files.
+
+They must be as the publication left them, and two ways to read them must give the same rows.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ Rows = list[dict[str, Any]]
 
 
 def audited_tables(lake: Lake, source: Source, shown: Publication) -> dict[str, Rows]:
-    """By measure the tables, files and columns that are otherwise than they should be, each with what was `found`."""
+    """The tables, files and columns that are not as they should be, by measure, each with what was `found`."""
     changed = [{"table": table, "found": found} for table, found in changed_tables(lake, source, shown).items()]
     tables = [table for table in source_tables(source) if table not in QUALITY]
     return {

@@ -1,7 +1,7 @@
-"""Tokens that follow those of the lake: a source's lease is a file of this machine, and files can be lost.
+"""Tokens that are greater than those in the lake: a source's lease is a file of this machine, and files can be lost.
 
-A lease that is gone, or that another machine had, would count from 1 again: its commits would be skipped as those of
-attempts long given up, and what it writes would bear the tokens of rows that are there. So the lake has the last word.
+A lost lease, or one of another machine, would count from 1 again. Its commits would be skipped as those of attempts
+given up long ago, and its rows would have the tokens of other rows. So the lake's tokens decide.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import DATABASES
 
 _NUMBERS = ("token", "landing")
-"""Columns that say under which token a row was written."""
+"""The columns with the token under which a row was written."""
 
 
 def follow_lake(lake: Lake, source: Source, lease: Lease) -> bool:
-    """Let the lease's token be greater than every one that the lake has of the source; whether it had to be raised.
+    """Make the lease's token greater than all tokens of the source in the lake; True if it had to be raised.
 
-    Costs a look at the records' logs. Only where one of them is ahead of the lease are all tables of the source read,
-    for tokens of attempts that wrote rows and ended before they committed a record.
+    Reads the logs of the records. Only if one of them is ahead of the lease, all tables of the source are read as well:
+    an attempt may have written rows and ended before it committed a record.
     """
     recorded = lake.newest_token(source.name)
     if lease.fence.token > recorded:
@@ -37,7 +37,7 @@ def follow_lake(lake: Lake, source: Source, lease: Lease) -> bool:
 
 def _newest_written(lake: Lake, source: Source) -> int:
     """The greatest token in a row of the source, whether the row counts or not."""
-    # by the tables' places: the catalog may be lost as the lease is
+    # tables are found by their places, since the catalog may be lost like the lease
     tables = [table for table in source_tables(source) if lake.is_stored(table.database, table.table)]
     lake.ensure(DATABASES, tables)
     newest = [

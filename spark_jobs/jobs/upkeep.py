@@ -1,4 +1,4 @@
-"""Upkeep: what the stage `compact` does for trace and bronze, in every run, also where nothing new has landed."""
+"""Upkeep of trace and bronze by the stage `compact`, in every run, also if nothing new has landed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_jobs.trace.maintenance import maintain
 
 
 def keep_trace(stage: Stage) -> None:
-    """Move since and horizon, merge batches within the budget, and hold the result against the trace suite."""
+    """Move since and horizon, merge batches within the budget, and judge the result by the trace suite."""
     upkeep = maintain(
         stage.lake,
         stage.source,
@@ -38,8 +38,8 @@ def keep_trace(stage: Stage) -> None:
 
 
 def keep_chunks(stage: Stage) -> None:
-    """Merge chunks of earlier runs where enough of them came together."""
-    # what this run landed is not published yet: the run that takes it up again asks for it by its landing
+    """Merge chunks of earlier runs if there are enough of them."""
+    # this run's chunks are not published yet: a run that repeats it finds them by their landings
     published = published_frontiers(stage.lake, stage.source, stage.publication)
     merged = merge_due(stage.lake, stage.source, stage.fence.token, published.landed_through)
     stage.summary.update(chunks_before=merged.chunks_before, chunks_after=merged.chunks_after)

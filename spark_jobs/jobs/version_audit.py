@@ -1,7 +1,7 @@
-"""The audit's look at chains: whether every state that they give, at any event time, is what the trace gives.
+"""The part of the audit that checks chains: their states at every event time must be those that the trace gives.
 
-Where a chain is cut depends on when its deltas came, so segments are not compared: what a reader is told is, across all
-of them. A checkpoint or a delta that is wrong makes a wrong state somewhere.
+The cuts of a chain depend on when its deltas came, so segments are not compared. The states that a reader gets from all
+segments together are compared. A wrong checkpoint or delta makes a wrong state somewhere.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from spark_jobs.storage.lake import Lake
 
 
 def versions_otherwise(lake: Lake, scope: Scope, segments: DataFrame) -> list[dict[str, Any]]:
-    """States that the published chains give and the segments that were worked out anew do not, and the other way
-    round, at most `MOST_DIFFERENCES`; `era` says which: `closing` what is published, `live` what should be."""
+    """The states that only the published chains give, or only the segments that were computed anew.
+
+    `era` is `closing` for a state that is published, `live` for one that should be. At most `MOST_DIFFERENCES` states.
+    """
     source, now = scope.source, scope.publication
     chains = published_chains(lake, source, now)
     chains_anew = chains_of_segments(segments.where(F.col("era") == LIVE), meaning_of(source))
@@ -38,15 +40,15 @@ def versions_otherwise(lake: Lake, scope: Scope, segments: DataFrame) -> list[di
         said = _said_by_worker(error)
         if said is None:
             raise
-        # no state follows from segments that contradict themselves
+        # segments that contradict themselves give no states
         return [{"table": CHAINS.qualified, "found": said}]
     return [{"table": CHAINS.qualified, **row.asDict(recursive=True)} for row in rows]
 
 
 def _said_by_worker(error: PySparkException) -> str | None:
-    """What Python code in a worker said of what it read; None of any other failure, such as the worker's death."""
+    """The message of an error of Python code in a worker; None for any other failure, such as the worker's death."""
     _, is_of_python, traceback = str(error).partition("Traceback (most recent call last)")
     lines = [line.strip() for line in traceback.splitlines()]
-    # Java's stack comes after it
+    # the stack trace of Java comes after it
     of_python = list(takewhile(lambda line: not line.startswith("at "), lines))
     return next((line[:300] for line in reversed(of_python) if line), None) if is_of_python else None

@@ -1,5 +1,5 @@
-"""Work on a source between two stages, under its lease: sweep what a crash left in its trace, merge its chunks, hold
-and release reads."""
+"""Work on a source between two stages, under its lease: sweep the remains of a crash, merge its chunks, hold and
+release reads."""
 
 from __future__ import annotations
 
@@ -32,33 +32,36 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WAIT_S = 600.0
-"""How long a visit waits for a stage that is at work: longer than any stage of the sample takes."""
+"""The seconds that a visit waits for a stage that is at work: longer than any stage of the sample takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What a sweep removed: batches that no state names, and per history table the rows of given-up attempts."""
+    """The result of a sweep: the removed batches that no state names, and the removed rows of given-up attempts.
+
+    `history`: the number of such rows by history table.
+    """
 
     source: str
     batches: tuple[StoredBatch, ...]
     history: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The sweep as plain JSON values."""
         batches = [{"batch": b.handle, "n_updates": b.n_updates, "size": b.size} for b in self.batches]
         return {"source": self.source, "batches": batches, "history": self.history}
 
 
 def sweep(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bool = True) -> Sweep:
-    """Remove what attempts left that never came to count: batches that no state names, rows that no publication names.
+    """Remove the remains of attempts that do not count: batches that no state names, rows that no publication names.
 
-    Safe while a run is on: it waits for the stage at work, leaves what the run has staged, and holds the next stage up
-    until it is done. Replaced batches stay as long as a run would leave them. `vacuum` then removes files that have
-    been out of use for `TIDEMARK_FILE_RETENTION_HOURS`.
+    It is safe during a run: it waits for the stage at work, leaves the rows that the run has staged, and makes the next
+    stage wait until it is done. Replaced batches stay as long as a run would leave them. `vacuum` then removes files
+    that have been out of use for `TIDEMARK_FILE_RETENTION_HOURS`.
 
     Raises:
         SourceBusy: a stage was at work for longer than `WAIT_S`.
-        PublicationLost: what is published can't be told from what is not.
+        PublicationLost: published rows can't be told from others.
     """
     lake = Lake(spark)
     with visit_source(settings, source, lake) as lease:
@@ -69,23 +72,24 @@ def sweep(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
 
 
 def sweep_under(lease: fence.Lease, lake: Lake, source: Source) -> Sweep:
-    """`sweep`, for who holds the source."""
+    """Sweep the source as `sweep` does, for a caller that holds its lease."""
     standing, current = in_force(lake, source, near=lease.fence.token)
-    # under the lease nobody else stores a batch: nothing of the frontiers needs to be recorded
+    # under the lease no other process stores a batch, so the frontiers need not be recorded
     journal = SourceJournal(lake, source, lease.fence, "sweep", standing, published_token=current.token)
     batches = journal.arrangement(DeltaPlane(lake, updates(source))).sweep()
     return Sweep(source.name, batches, sweep_given_up(lake, source, current, lease.staged.values()))
 
 
 def merge(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bool = True) -> Merged:
-    """Merge the chunks that the published landings of a source brought, as one commit; what is asked answers as before.
+    """Merge the chunks of a source's published landings, in one commit; no answer changes.
 
-    Safe while a run is on: it waits for the stage at work and holds the next one up. What has landed and is not
-    published stays as it is. `vacuum` then removes files that have been out of use for `TIDEMARK_FILE_RETENTION_HOURS`.
+    It is safe during a run: it waits for the stage at work and makes the next one wait. Landed rows that are not
+    published stay as they are. `vacuum` then removes files that have been out of use for
+    `TIDEMARK_FILE_RETENTION_HOURS`.
 
     Raises:
         SourceBusy: a stage was at work for longer than `WAIT_S`.
-        LakeOlder: the source's tables are those of an older version.
+        LakeOlder: an older version of Tidemark made the source's tables.
     """
     lake = Lake(spark)
     with visit_source(settings, source, lake) as lease:
@@ -99,24 +103,24 @@ def merge(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
 
 
 def hold(settings: Settings, source: Source, spark: SparkSession, lease: Lease) -> SourceFrontiers:
-    """Keep `lease.at` readable until the lease expires or is released; it takes the place of one of its name.
+    """Keep the time `lease.at` readable until the lease expires or is released; it replaces a lease of the same name.
 
     Raises:
-        ReadBelowSince: its time is no longer readable.
+        ReadBelowSince: the time is no longer readable.
     """
     step = partial(Arrangement.hold, name=lease.name, at=lease.at, expires_at=lease.expires_at)
     return _stepped(settings, source, Lake(spark), f"hold {lease.name}", step)
 
 
 def release(settings: Settings, source: Source, spark: SparkSession, name: str) -> SourceFrontiers:
-    """End the held read of this name; since itself moves with the next run. Nothing if there is none."""
+    """End the held read of this name, if there is one; since itself moves with the next run."""
     return _stepped(settings, source, Lake(spark), f"release {name}", partial(Arrangement.release, name=name))
 
 
 def _stepped(
     settings: Settings, source: Source, lake: Lake, run_id: str, step: Callable[[Arrangement[Any]], None]
 ) -> SourceFrontiers:
-    """The frontiers once `step` is done and recorded."""
+    """Do `step` on the source's arrangement and record it; returns the frontiers afterwards."""
     with visit_source(settings, source, lake) as visit:
         standing = frontiers.load(lake, source, near=visit.fence.token)
         journal = SourceJournal(lake, source, visit.fence, run_id, standing)
@@ -126,11 +130,11 @@ def _stepped(
 
 @contextmanager
 def visit_source(settings: Settings, source: Source, lake: Lake, *, erases: bool = False) -> Iterator[fence.Lease]:
-    """Hold the source between two stages, with a token that follows those of the lake.
+    """Hold the source between two stages, with a token greater than those in the lake.
 
     Raises:
         SourceChangeUnfinished: the source is being renamed, dropped or reset.
-        ErasureUnfinished: one was interrupted, and this visit does not go on with it (`erases`).
+        ErasureUnfinished: an erasure was interrupted, and this visit is not there to go on with it (`erases`).
     """
     with fence.visit(settings.home / "leases", source=source.name, wait_s=WAIT_S) as lease:
         follow_lake(lake, source, lease)

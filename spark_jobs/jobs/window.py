@@ -1,4 +1,4 @@
-"""Window: restate exactly the windows that this run's updates touch."""
+"""The stage `window`: restates exactly the windows that this run's updates touch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_jobs.storage.tables import LATE
 
 
 def window(stage: Stage) -> None:
-    """Write the corrections of silver, then hold them against its gate; nothing is visible before `publish`."""
+    """Write the corrections of silver, then judge its gate and checks; nothing is visible before `publish`."""
     restated = restate_windows(stage)
     if restated is None:
         return
@@ -35,8 +35,11 @@ def window(stage: Stage) -> None:
 
 
 def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Account]] | None:
-    """Write the corrections of every window definition and the late rows; per definition the touched times and what
-    became of the touched rows, None if there is nothing to do, or nothing touched and nothing written."""
+    """Write the corrections of every window definition, and the late rows.
+
+    Returns the touched ranges of time and an account of the touched rows, each by definition. None if there is nothing
+    to do, or no row touched and none written.
+    """
     stage.summary["definitions"] = [d.name for d in stage.definitions]
     if stage.request.promotes is not None and stage.scope.everything:
         return {}, _promote(stage, stage.request.promotes)
@@ -72,7 +75,7 @@ def _is_changed(stage: Stage, definition: Definition) -> bool:
 
 
 def _promote(stage: Stage, kept: KeptRows) -> dict[str, Account]:
-    """Write what an environment worked out."""
+    """Write the rows that an environment's build computed; returns the accounts of its rows, by definition."""
     for table in [*(definition.table() for definition in stage.definitions), LATE]:
         kept.append(stage.lake, table, stage.fence.token)
     keep_verdicts(stage, "silver", map(dict, kept.verdicts), (KIND,))
