@@ -89,7 +89,7 @@ class Stage:
 
     @cached_property
     def _in_force(self) -> tuple[SourceFrontiers, Publication]:
-        # the first stage compares the tables for all stages; a run that mends damaged tables knows that they differ
+        # the first stage compares the tables for all stages; a run that mends damaged ones would always differ
         compares = self.name == FIRST and not self.request.anew
         return in_force(self.lake, self.source, near=self.fence.token, compares=compares)
 

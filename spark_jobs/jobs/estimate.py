@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 KEPT_RUNS = 32
-"""The number of past runs for an estimate: enough to have both empty and full days, few enough to follow the machine."""
+"""The most past runs for an estimate: enough to have both empty and full days, few enough to follow the machine."""
 
 
 def estimate_seconds(past: Sequence[tuple[int, float]], rows: int) -> float | None:

@@ -47,7 +47,10 @@ _RECORDS = (FILES, FRONTIERS, PUBLISHED)
 
 
 def examine_files(settings: Settings, *, deep: bool = False) -> Iterator[Finding]:
-    """The files that logs of the lake's tables name and that are missing or damaged; `deep` also reads each file."""
+    """The findings about files that the logs of the lake's tables name: those missing or damaged, or one for none.
+
+    `deep` also reads each file.
+    """
     folder = settings.lake_path
     if folder is None or not folder.exists():
         yield Finding("tables", "ok", "not on this disk" if folder is None else "none yet")

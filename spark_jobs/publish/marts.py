@@ -130,7 +130,7 @@ def _first_lines(message: str) -> str:
 
 class MartsFailed(TidemarkError):
     """dbt could not build or test a source's marts. Facts: `source`, `failed` (the name of each model or test -> the
-    first lines of dbt's message), `owner` (who has to act), `log` (the file with the whole messages)."""
+    first lines of dbt's message), `owner` (the person who has to act), `log` (the file with the whole messages)."""
 
     code = "marts_failed"
     source: str

@@ -77,8 +77,8 @@ class _Files:
 def landing_of(update: Row, brought: Sequence[Mapping[str, Any]], read: Sequence[str]) -> int | None:
     """The last landing that brought the update before it was written to the trace; None if there is none.
 
-    A landing that brought the update's own values goes first: the row in the trace may be older than the row that its
-    file has now.
+    Landings that brought the update's own values take precedence: the row in the trace may be older than the row that
+    its file has now.
     """
     told = [column for column in ("event_time", "delta_id", *read) if column in update]
     values = [repr(update[column]) for column in told]
