@@ -1,7 +1,7 @@
-"""The audit of a source: compares all landed and published rows with three other records of them.
+"""The audit of a source: compares all landed and published rows with other records of them.
 
-These are the ledger of the files, a sample of the files themselves, and the rows computed anew from the trace. The
-audit changes nothing but its own results.
+These are the ledger of the files, a sample of the files themselves, and rows computed anew from the trace. The audit
+changes nothing but its own results.
 """
 
 from __future__ import annotations

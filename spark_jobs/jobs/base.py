@@ -37,7 +37,7 @@ class Base:
     """Everything that decides the outcome of a run of `[lo_us, hi_us)`: definition, files, frontiers, publication.
 
     Compaction, folding and since change no answer, and so change no base. `files`: by path. `landed`: half-open ranges
-    of drops. `horizon_us`: the horizon for the files that the run lands. `only_file`, `retract` and `replay` (sorted)
+    of drops. `horizon_us`: the horizon for the rows that the run lands. `only_file`, `retract` and `replay` (sorted)
     are as in `request.Request`.
     """
 

@@ -48,7 +48,7 @@ _OF_REJECT = ("line", "rule", "raw", "last_line", "records")
 """The columns of a rejected record that are compared: those in quarantine with those of the file read again."""
 _RULE, _LAST_LINE = _OF_REJECT.index("rule"), _OF_REJECT.index("last_line")
 _LIMIT_RULES = {"too_many_lines", "expands_too_far", "columns_missing"}
-"""Rules about whole files. They were added, or their limits changed, after files had landed, and such files stay."""
+"""Rules about whole files that were added, or whose limits changed, after files had landed; such files stay landed."""
 _PLACED = ("batch", "row_id", "seq_no", "entity", "event_time", "time")
 Measured = tuple[dict[str, int], dict[str, list[dict[str, Any]]]]
 
@@ -212,7 +212,10 @@ class BronzeAudit:
         return np.unique([micros(row[name]) for row in moves for name in ("seal", "since") if row[name] is not None])
 
     def _misplaced(self, part: pa.Table, seals: Ints) -> Flags:
-        """A flag for each update: True if its drop is not that of its row, or no rule gives its visible time."""
+        """A flag for each update: True if its drop is not that of its row, or its visible time is wrong.
+
+        The visible time must be the one that follows from the row, or a later one of `seals`.
+        """
         drops, times = numbers(part["seq_no"]), numbers(part["time"])
         starts = self.source.drops.starts(drops)
         arrivals = part[f"t_{self.source.arrival}"] if self.source.arrival else None

@@ -1,4 +1,4 @@
-"""Compact: fold the touched entities' chains into states, and keep the trace small."""
+"""The stage `compact`: folds the touched entities' chains into states, and keeps the trace and the chunks small."""
 
 from __future__ import annotations
 

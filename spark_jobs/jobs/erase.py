@@ -124,7 +124,7 @@ def erase(
     because: str,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Erased:
-    """Erase an entity, or go on with an erasure of it that was interrupted.
+    """Erase an entity, or go on with an interrupted erasure of it.
 
     The caller holds the source's turn. `on_step` is called with the name of each step before it begins.
 

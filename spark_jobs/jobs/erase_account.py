@@ -35,9 +35,9 @@ Key = tuple[str, int, int]
 
 @dataclass
 class Account:
-    """The entity's rows among those in bronze, by path, landing and diff.
+    """The entity's rows and duplicates among those in bronze, by path, landing and diff.
 
-    `lines`: the lines of the entity's rows. `others`: how many rows and duplicates of other entities there are.
+    `lines`: the lines of the entity's rows and duplicates. `others`: how many there are of other entities, by kind.
     `concerned`: the keys under which the entity has rows, and those under which it has duplicates.
     """
 
@@ -47,7 +47,7 @@ class Account:
 
     @property
     def rows(self) -> int:
-        """The number of rows of the entity that landed; rows that were taken back are not counted."""
+        """The number of rows and duplicates of the entity that landed, without counting those taken back."""
         return sum(len(lines) for (_, _, diff), lines in self.lines.items() if diff > 0)
 
     @property
@@ -132,7 +132,7 @@ class Bronze:
         return np.array(named, np.bool_)
 
     def rejects(self) -> int:
-        """The number of rows in quarantine that name the entity; rows that were taken back are not counted."""
+        """The number of rows in quarantine that name the entity, without counting those taken back."""
         stored = self.lake.stored(QUARANTINE, ["raw", "reason", "diff"], None, {"source": [self.source.name]})
         return sum(int((self.mentioned(t) & (numbers(t["diff"]) > 0)).sum()) for t in stored.tables())
 

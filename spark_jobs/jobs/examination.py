@@ -1,6 +1,6 @@
 """The examination of a lake on this machine's disks by its files alone: no Spark, no server, nothing changed.
 
-Each table is compared with its own log, and the tables with each other: rows that one table names, another must have.
+Each table is compared with its own log, and the tables with each other: whatever one refers to, another must contain.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _RECORDS = (FILES, FRONTIERS, PUBLISHED)
 
 
 def examine_files(settings: Settings, *, deep: bool = False) -> Iterator[Finding]:
-    """The findings about files that the logs of the lake's tables name: those missing or damaged, or one for none.
+    """The findings about files that the logs of the lake's tables name, if they are missing or damaged.
 
-    `deep` also reads each file.
+    If there is no damage, one finding `ok`. `deep` also reads each file.
     """
     folder = settings.lake_path
     if folder is None or not folder.exists():

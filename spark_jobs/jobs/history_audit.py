@@ -33,7 +33,7 @@ from spark_jobs.storage.times import micros, utc_rows
 _ERAS = (LIVE, CLOSING, "closed")
 
 MOST_DIFFERENCES = 1000
-"""The most rows that differ which the audit keeps of a table."""
+"""The most differing rows that the audit keeps of a table."""
 
 
 def broken_histories(

@@ -63,7 +63,7 @@ def in_force(
 
 
 def take_fingerprints(lake: Lake, source: Source, before: Fingerprints) -> dict[str, Fingerprint]:
-    """The fingerprints of the source's tables, by name; `before`: those of its last publication."""
+    """The fingerprints of the source's tables without those of `quality`, by name; `before`: its last publication's."""
     # results of checks and records of runs are kept for people: no published row depends on them
     tables = [table for table in source_tables(source) if table not in QUALITY]
     taken = in_threads(lambda of: lake.fingerprint(of, source.name, before.get(of.qualified)), tables)

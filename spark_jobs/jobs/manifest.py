@@ -82,7 +82,7 @@ def _inputs(stage: Stage, stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def outputs(stage: Stage, tokens: Sequence[int]) -> dict[str, dict[str, Any]]:
-    """The number and a hash of the rows that the run publishes, by table; its rows are those with one of `tokens`."""
+    """The number and a hash of the run's rows, by table; these are the rows with one of `tokens`."""
     source = {"source": [stage.source.name]}
     written: list[tuple[Table, Mapping[str, list[str]]]] = [
         *((definition.table(), {}) for definition in stage.definitions),

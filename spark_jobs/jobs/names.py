@@ -57,7 +57,10 @@ def forget_names(settings: Settings, lake: Lake, source: str, windows: Iterable[
 
 
 def _of_no_other(settings: Settings, source: str, windows: set[str]) -> set[str]:
-    """The windows of those given that no other source declares, or is noted to show if its file is broken or gone."""
+    """The given windows without those of other sources.
+
+    The windows of a source are those that its file declares; if the file is broken or gone, those noted for it.
+    """
     if not windows:
         return windows
     sources = read_sources(settings.sources).sources

@@ -249,7 +249,7 @@ def _copied(lake: Lake, source: Source, time_us: int) -> Iterator[_Copy]:
         )
         yield _Copy(f"{source.name}_state", lake.run(read), state_columns(source)[1])
     if source.keeps_chains:
-        # of the newest publication now, since folding moves rows of an earlier one: others may have been made meanwhile
+        # at the newest publication of now, maybe a later one than above: folding moves rows that an earlier one shows
         newest = ReadPoint.open(lake, source)
         versions = versions_at(published_chains(lake, source, newest.publication), time_us, newest.horizon_us)
         times = {c: F.timestamp_micros(c) for c in ("timestamp", "valid_from", "valid_to")}

@@ -1,8 +1,8 @@
 """Repair: makes lost or wrong tables and names anew if they follow from the lake, source by source, under its lease.
 
-Windows, late rows and states follow from the trace, if they have lost commits or were changed other than by Tidemark.
-Nothing else has the rows of a table without its log, or of a missing commit of the ledger or the trace: these need a
-backup.
+Windows, late rows and states are computed anew from the trace if they have lost commits, or were changed other than by
+Tidemark. Rows of a table without its log, or of a missing commit of the ledger or the trace, follow from nothing else:
+only a backup has them.
 """
 
 from __future__ import annotations

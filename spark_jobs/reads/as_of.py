@@ -53,9 +53,9 @@ def windows_as_of(lake: Lake, definition: Definition, at_us: int | None = None) 
 def states_at(lake: Lake, source: Source, *, event_us: int | None = None, known_us: int | None = None) -> DataFrame:
     """States at an event time (None: all that is published) as known at a visible time (None: the newest).
 
-    Folds an entity's deltas with `event_time <= event_us` and `time <= known_us`: from the chains where the source
-    keeps them, else from the trace. Exact for every pair of times. Columns: the entity under its own name, one per
-    component (or `vector`), `timestamp`, `at_delta`, `delta_count`.
+    Folds an entity's deltas with `event_time <= event_us` and `time <= known_us` (microseconds): from the chains if the
+    source keeps them, else from the trace. Exact for every pair of times. Columns: the entity under its own name, one
+    per component (or `vector`), `timestamp`, `at_delta`, `delta_count`.
 
     Raises:
         BelowHorizon: `event_us` lies before the horizon.
