@@ -1,19 +1,19 @@
-"""The account of touched rows: what a definition made of each, so that no row is lost in silence.
+"""The account of touched rows: where a definition counted each of them, so that no row is lost in silence.
 
-Counted once a row, net of retractions (a row that went counts −1):
+Each row is counted once, net of retractions (a retracted row counts −1):
 
     accepted     counts in all windows over it
-    partial      late: counts in some of them alone
+    partial      late: counts in only some of them
     moved        late for all, counts in those over its drop's start (`next_window`)
     discarded    late for all, counts in none
-    skipped      has no value where the kind asks for one
+    skipped      has no value in a column that the kind requires
     null_key     has no value in a column of the key
     null_time    has no time on the definition's timeline
     out_of_range a window over it would begin before year 1 or end after year 9999
 
 A row with several reasons to be in no window is counted under the first of `REASONS`, or else as `skipped`. Two more
-numbers are checks: `late` are the rows of these that `silver.late` must list; `astray` says by how much the windows
-made differ from this account (0 in a sound run).
+numbers are checks: `late` is the number of counted rows that `silver.late` must list; `astray` is the number of rows by
+which the windows made differ from this account (0 in a sound run).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from spark_jobs.kernels.windows import SkippedRows
 
 Flags = npt.NDArray[np.bool_]
 REASONS = ("null_key", "null_time", "out_of_range")
-"""Why a row is in no window, whatever other rows there are; the first that holds is named."""
+"""The reasons that keep a row out of every window, whatever other rows there are; the first that applies is named."""
 LISTED_REASONS = ("null_key", "out_of_range")
-"""Those of them that `silver.late` lists. A row without a time says by it that something did not happen."""
+"""The reasons that `silver.late` lists. `null_time` is not one: a missing time means that an event did not happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ NAMES = tuple(field.name for field in fields(Account))
 
 
 def skipped_rows(rows: pa.Table, required: Sequence[str]) -> Flags:
-    """Which rows lack a value in one of the columns."""
+    """Flags of the rows that lack a value in at least one of the `required` columns."""
     skipped = np.zeros(rows.num_rows, np.bool_)
     for name in required:
         skipped |= rows.column(name).is_null().to_numpy()
@@ -90,9 +90,9 @@ def account(diff: npt.NDArray[np.int64], lateness: Lateness, skipped: Flags, cho
 
 
 def astray(lateness: Lateness, skipped: Flags, counts: SkippedRows) -> int:
-    """By how many rows the windows made of these rows differ from their lateness.
+    """The number of rows by which the windows made of these rows differ from the rows' lateness.
 
-    A row that counts in some windows alone counts nowhere if no other row made one of those.
+    A `partial` row counts nowhere if no other row made one of the windows that it could count in.
     """
     discarded = int(np.count_nonzero(lateness.discarded & ~skipped))
     most = discarded + int(np.count_nonzero(lateness.partial & ~skipped))

@@ -1,7 +1,7 @@
-"""Desired and published windows side by side, part by part: which published ones an update can have changed, and what
-turns them into the desired ones.
+"""Desired and published windows side by side, part by part. Finds the published windows that an update can have changed
+and the corrections that turn them into the desired ones.
 
-Both come in the order (key, start). Equal windows (bit for bit) yield nothing.
+Both streams are in the order (key, start). Windows that are equal bit for bit yield nothing.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 LIVE, CLOSING = "live", "closing"
 PLACED = "placed"
-"""Column of rows: the time at which a row counts, its own if it did not move on."""
+"""Name of the column of rows with the time at which a row counts: its own time, unless it was moved on."""
 
 
 class RepeatedWindowError(TidemarkError):
-    """An identity occurs twice among windows, so what replaces what is undefined. Facts: `window`, its identity."""
+    """An identity occurs twice among windows, so it is undefined which window replaces which. Facts: `window`, its
+    identity."""
 
     code = "repeated_window"
 
 
 @dataclass(frozen=True)
 class Order:
-    """How windows of a kind are ordered, and told apart: by their key, its `order_columns` and `position`."""
+    """The order and the identity of a kind's windows: by their key, then the kind's `order_columns` and `position`."""
 
     key: tuple[str, ...]
     kind: Kind
@@ -51,12 +52,12 @@ class Order:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Columns of which each value occurs once."""
+        """The columns whose values, taken together, occur in one window at most."""
         return (*self.key, self.kind.identity)
 
     @property
     def added(self) -> set[str]:
-        """The columns by which windows are ordered that are none of a window's own."""
+        """The ordering columns that are added to windows and are not columns of their own (`window_start` is one)."""
         return {*self.kind.order_columns, self.kind.position} - {"window_start"}
 
     def place(self, upto: Place) -> Place:
@@ -68,12 +69,12 @@ class Order:
         return Place(key, position)
 
     def begin(self, windows: pa.Table) -> Place:
-        """The place before which no window belongs with the last of these."""
+        """The place of the last of these windows, in key and order; no window before it shares its place."""
         last = windows.slice(windows.num_rows - 1)
         return Place(last.select(self.groups), last.column(self.kind.position)[0].as_py())
 
     def before(self, windows: pa.Table, place: Place) -> int:
-        """How many of these windows, which are in order, come before a place."""
+        """The number of these windows, which are in order, that come before a place."""
         if not windows.num_rows:
             return 0
         groups = windows.select(self.groups)
@@ -84,8 +85,9 @@ class Order:
         return int(np.count_nonzero(earlier))
 
     def touching_after(self, touched: pa.Table, upto: Place) -> pa.Table:
-        """The first of the touched rows (key columns, PLACED) that can change a window at `upto` or later; none if
-        there is none. It is for kinds that read no row again: what a later touched row affects, the first does, too."""
+        """The first touched row (key columns, PLACED) that can change a window at `upto` or later, or an empty table.
+
+        For kinds that read no row again: the first such row affects all that a later touched row affects."""
         rows, key = key_codes([touched, upto.key.cast(touched.select(list(self.key)).schema)], self.key)
         times = touched.column(PLACED).to_numpy()
         start = np.array([upto.time], np.int64)
@@ -102,8 +104,8 @@ class Published:
         self._left = schema.empty_table()
 
     def take(self, place: Place | None, order: Order) -> tuple[pa.Table, Place | None]:
-        """The next windows before `place` (None: any), and the place before which none is left: `place` itself once
-        that is so."""
+        """The next windows before `place` (None: any), and the place before which no window is left. Once all windows
+        before `place` were taken, the second is `place` itself."""
         while True:
             self._left = self._left if self._left.num_rows else next(self._chunks, self._left)
             held = self._left
@@ -112,7 +114,7 @@ class Published:
             if more is None:
                 self._left = held.slice(n)
                 return held.slice(0, n), place
-            # what belongs together may go on in the next chunk
+            # windows that belong together may continue in the next chunk
             begin = order.begin(held) if held.num_rows else None
             n = 0 if begin is None else order.before(held, begin)
             self._left = pa.concat_tables([held.slice(n), more])
@@ -123,10 +125,10 @@ class Published:
 def side_by_side(
     parts: Iterable[tuple[pa.Table, Place | None]], published: Published, order: Order
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Desired windows, and the published ones that belong with them: those of one identity come together.
+    """Desired windows and the published ones that belong with them: windows of one identity are yielded together.
 
     Args:
-        parts: desired windows in order, each table with the place before which there are no more to come.
+        parts: tables of desired windows in order, each with the place before which no more windows follow.
     """
     for windows, place in parts:
         left = windows
@@ -143,8 +145,8 @@ def side_by_side(
 def whole_parts(
     tables: Iterable[pa.Table], upto: Place | None, order: Order
 ) -> Iterator[tuple[pa.Table, Place | None]]:
-    """Tables of windows in order, all there are before `upto`, cut where no window belongs with one of the next table;
-    each with the place before which there are no more to come."""
+    """All windows before `upto`, in order, as tables that are cut between windows of different places. Each table
+    comes with the place before which no more windows follow."""
     left: pa.Table | None = None
     for table in tables:
         if left is None or not left.num_rows:
@@ -161,7 +163,8 @@ def whole_parts(
 
 @dataclass(frozen=True)
 class Comparison:
-    """What turns published windows into desired ones. `expired`, `everything`, `known_from`: see `restatement`."""
+    """The comparison that turns published windows into desired ones. `expired`, `everything`, `known_from`: see
+    `restatement`."""
 
     order: Order
     known_from: int
@@ -169,14 +172,15 @@ class Comparison:
     expired: int | None
 
     def asks_for(self, desired: pa.Table, touched: pa.Table | None) -> Mask:
-        """Which windows that could be made are desired, and can be changed by rows of `touched` (key columns, PLACED);
-        None: all rows are touched, and with them every window."""
+        """Flags of the windows that are not expired and that rows of `touched` (key columns, PLACED) can change.
+
+        With `touched` None all rows are touched, and so is every window."""
         kept = ~_ended(desired, self.expired)
         return kept if touched is None or self.everything else kept & self._affected(desired, touched)
 
     def corrections(self, desired: pa.Table, published: pa.Table, touched: pa.Table) -> pa.Table:
-        """Corrections of the published windows that rows of `touched` can have changed, or that ended; of desired ones
-        those that `asks_for` says."""
+        """Corrections of the published windows that expired or that rows of `touched` can have changed. `desired` has
+        the windows that `asks_for` flags."""
         published = without_closed(published, self.order.identity)
         if not self.everything:
             concerned = self._affected(published, touched) | _ended(published, self.expired)
@@ -199,8 +203,9 @@ class Comparison:
 
 @njit(cache=True, nogil=True)
 def _is_one_between(begin: Ints, times: Ints, codes: Ints, low: Ints, high: Ints) -> Mask:
-    """Per window whether its key has a time from `low` to `high`; key c has the times `begin[c] .. begin[c+1]-1`, which
-    do not fall."""
+    """Per window, True if its key has a time from `low` to `high`, both inclusive.
+
+    Key c has the times at `begin[c] .. begin[c+1]-1`, which ascend."""
     found = np.zeros(codes.size, np.bool_)
     for window in range(codes.size):
         first, past = begin[codes[window]], begin[codes[window] + 1]
@@ -216,9 +221,9 @@ def _is_one_between(begin: Ints, times: Ints, codes: Ints, low: Ints, high: Ints
 
 
 def without_closed(rows: pa.Table, identity: Sequence[str]) -> pa.Table:
-    """The live rows that no closing row ends, of `rows` with the columns `identity`, `known_from` and `era`.
+    """The live rows of `rows` that no closing row ends, without the column `era`.
 
-    A closing row ends the live row with equal `identity` and `known_from`. The column `era` is left out.
+    A closing row ends the live row with equal `identity` and `known_from`; `rows` has these columns and `era`.
     """
     is_closing = pc.equal(rows.column("era"), CLOSING)
     live = rows.filter(pc.invert(is_closing)).drop_columns(["era"])
@@ -226,7 +231,7 @@ def without_closed(rows: pa.Table, identity: Sequence[str]) -> pa.Table:
     if closings.num_rows == 0:
         return live
     same = [*identity, "known_from"]
-    # only what tells rows apart goes through the join: Arrow joins no lists
+    # join only the columns that tell rows apart: Arrow can't join columns of lists
     places = live.select(same).append_column("place", pa.array(range(live.num_rows), pa.int64()))
     left = places.join(closings.select(same), keys=same, join_type="left anti")
     return live.take(left.column("place"))
@@ -262,10 +267,10 @@ def _ended(windows: pa.Table, expired: int | None) -> Mask:
 
 
 def _difference(desired: pa.Table, published: pa.Table, identity: tuple[str, ...], known_from: int) -> pa.Table:
-    """Insertions and closings that turn `published` into `desired`; both hold each identity once.
+    """Insertions and closings that turn `published` into `desired`; each has an identity once.
 
     Raises:
-        RepeatedWindowError: one of them does not.
+        RepeatedWindowError: an identity is repeated in one of them.
     """
     values = [name for name in published.column_names if name not in ("known_from", "revision")]
     desired = desired.select(values).cast(published.select(values).schema)
@@ -300,11 +305,11 @@ def _repeated(desired: pa.Table, published: pa.Table, row: int, identity: tuple[
 
 
 def remaining(desired: Ints, published: Ints) -> tuple[Ints, Ints]:
-    """What is left of desired rows and of published ones, by codes that are equal for equal rows: those to insert, and
-    those to close, both ascending.
+    """The codes of the desired rows to insert and of the published rows to close, both ascending. Equal rows have equal
+    codes.
 
-    Desired ones are updates of +1, published ones go in negated: what the buffer holds is what must be written. All are
-    of the one time of this publication.
+    Desired rows are inserted into the buffer with diff +1 and published rows negated, all at the one time of this
+    publication. The updates left in the buffer are the ones to write.
     """
     buffer = CodedCorrections()
     buffer.insert(_at_once(desired))
@@ -318,7 +323,7 @@ def _at_once(codes: Ints) -> Updates:
 
 
 def _insertions(desired: pa.Table, revision: npt.NDArray[np.int32], known_from: int, columns: pa.Schema) -> pa.Table:
-    """Desired windows as live rows: the columns of published ones, `known_to` and `era`."""
+    """Desired windows as live rows, with the columns of published windows, `known_to` and `era`."""
     n = desired.num_rows
     own_columns = {"known_from": pa.array(np.full(n, known_from, np.int64)), "revision": pa.array(revision)}
     held = [own_columns[name] if name in own_columns else desired.column(name) for name in columns.names]
@@ -327,7 +332,7 @@ def _insertions(desired: pa.Table, revision: npt.NDArray[np.int32], known_from: 
 
 
 def _matches(desired: pa.Table, published: pa.Table, identity: tuple[str, ...]) -> tuple[Ints, Ints]:
-    """Rows of both with the same identity, pairwise."""
+    """The row numbers of the pairs with the same identity: in `desired`, and in `published`."""
     ours, theirs = key_codes([desired, published], tuple(name for name in identity if name != "window_start"))
     codes = np.concatenate([ours, theirs])
     starts = np.zeros(codes.size, np.int64)

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from spark_jobs.kernels.refusals import DiffOverflow
 
 TIME = "time"
-"""Name of the column that says when an update becomes visible."""
+"""Name of the column with the time at which an update becomes visible."""
 
 DIFF = "diff"
-"""Name of the column that says how many copies an update adds (or, negative, takes back)."""
+"""Name of the column with the number of copies that an update adds (negative: takes back)."""
 
 _INT64_MAX = 2**63 - 1
 
@@ -32,8 +32,8 @@ def data_columns(schema: pa.Schema) -> list[str]:
 def dense_ranks(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """int64 ranks of a column's values: equal iff the values are equal, in the values' order; nulls last.
 
-    Floats are in their total order: -0.0 before 0.0 and not equal to it; all that are no number are equal, and last.
-    Sorts the distinct values only, so that a column of few values costs little more than hashing it.
+    Floats are in their total order: -0.0 is before 0.0 and not equal to it; all NaNs are equal, and after all numbers.
+    Sorts only the distinct values, so a column of few values costs little more than hashing it.
     """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_dictionary(array.type):
@@ -49,13 +49,13 @@ def dense_ranks(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 
 def _ranks_of_codes(codes: pa.Array, rank_of_code: np.ndarray) -> np.ndarray:
-    """The ranks of codes, of which the last is that of nulls."""
+    """The rank of each code; a null gets the last element of `rank_of_code`."""
     filled = pc.fill_null(codes.cast(pa.int64()), len(rank_of_code) - 1)
     return rank_of_code[filled.to_numpy(zero_copy_only=False)]
 
 
 def _in_total_order(floats: pa.Array) -> pa.Array:
-    """int64 numbers that are equal and ordered as the floats are by their bits; one for all that are no number."""
+    """int64 numbers that are equal and ordered as the floats are in their total order; all NaNs get one number."""
     doubles = floats.cast(pa.float64()).to_numpy(zero_copy_only=False)
     bits = np.where(np.isnan(doubles), np.nan, doubles).view(np.int64)
     # the bits of negative floats ascend with their magnitude
@@ -64,7 +64,8 @@ def _in_total_order(floats: pa.Array) -> pa.Array:
 
 
 def forward(updates: pa.Table, since: int | None) -> pa.Table:
-    """Every time forwarded to `since` (the greater of both); None, the empty frontier, leaves times alone."""
+    """The updates with each time replaced by the greater of itself and `since`. None, the empty frontier, leaves times
+    unchanged."""
     if since is None or updates.num_rows == 0:
         return updates
     column = updates.column(TIME)
@@ -78,7 +79,7 @@ def consolidate(updates: pa.Table) -> pa.Table:
 
 
 def accumulate(updates: pa.Table) -> pa.Table:
-    """Sum diffs per data whatever the time: the bag of (data, diff), without the time column. Raises DiffOverflow."""
+    """Sum diffs per data over all times: the bag of (data, diff), without the time column. Raises DiffOverflow."""
     return _consolidate(updates.drop_columns([TIME]), data_columns(updates.schema))
 
 
@@ -110,7 +111,7 @@ def _sort_key(updates: pa.Table, name: str) -> np.ndarray:
 
 
 def _exact_sums(diffs: np.ndarray, firsts: np.ndarray) -> np.ndarray:
-    """int64 sums of the runs that start at `firsts`; refuses what int64 can't hold instead of wrapping around."""
+    """int64 sums of the runs of `diffs` that start at `firsts`. Raises DiffOverflow where a sum does not fit int64."""
     largest = max(abs(int(diffs.max())), abs(int(diffs.min())))
     if largest * len(diffs) <= _INT64_MAX:
         return np.add.reduceat(diffs, firsts)

@@ -19,7 +19,7 @@ def consolidate(updates: Iterable[Update]) -> list[Update]:
 
 
 def forward(updates: Iterable[Update], since: int | None) -> list[Update]:
-    """Each time replaced by the greater of itself and `since`; None leaves it alone."""
+    """Updates with each time replaced by the greater of itself and `since`; None leaves times unchanged."""
     if since is None:
         return list(updates)
     return [(*update[:-2], max(update[-2], since), update[-1]) for update in updates]

@@ -1,7 +1,7 @@
-"""When the drops of a source start: by a fixed length, or by the calendar of a time zone.
+"""The starts of a source's drops: by a fixed length, or by the calendar of a time zone.
 
-Drop `n` is `[start(n), start(n + 1))`, so there is no hole and no overlap, whatever clocks do. All times are int64
-microseconds since 1970-01-01T00:00:00Z.
+Drop `n` is `[start(n), start(n + 1))`, so drops have no gaps and no overlaps, also where clocks change. All times are
+int64 microseconds since 1970-01-01T00:00:00Z.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 DAYS = {"day": 1, "week": 7}
-"""Days of the units of a calendar whose drops begin on any day."""
+"""Lengths in days of the calendar units whose drops may begin on any day."""
 MONTHS = {"month": 1, "quarter": 3, "year": 12}
-"""Months of those whose drops begin on the first day of a month."""
+"""Lengths in months of the calendar units whose drops begin on the first day of a month."""
 _DAY_US = 86_400_000_000
 _DENSE = 4
-"""Bounds are listed for a whole range of drops where it has at most so many for each one that is needed."""
+"""Starts are computed for a whole range of drops if it has fewer than this many drops for each one that is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drops:
     """The drops of a source, numbered from 0 at `start_us`; numbers before it are negative.
 
-    Without `calendar` each is `every_us` long. With it a drop is so many units of the calendar of `timezone`, from one
-    local midnight to another, and `every_us` says only about how long it is. `start_us` is such a midnight then, of the
-    first day of a month where the unit is a month or longer.
+    Without `calendar` each drop is `every_us` microseconds long. `calendar` is a count and a unit: a drop is so many
+    units of the calendar of `timezone`, from one local midnight to another, and `every_us` is only its approximate
+    length. `start_us` is then such a midnight: of the first day of a month if the unit is a month or longer.
     """
 
     start_us: int
@@ -45,19 +45,19 @@ class Drops:
     timezone: str = "UTC"
 
     def start(self, number: int) -> int:
-        """When a drop starts; the first or last instant of the years 1 to 9999 where the calendar has no such day."""
+        """The start of a drop; the first or last instant of the years 1 to 9999 where the calendar has no such day."""
         if self.calendar is None:
             return self.start_us + number * self.every_us
         return _calendar_start(self.start_us, self.calendar, self.timezone, number)
 
     def day(self, number: int) -> date | None:
-        """The calendar's day at which a drop of the calendar starts, also one that the zone skipped; None beyond the
+        """The calendar day on which a drop of the calendar starts, even if the zone skipped that day; None beyond the
         years 1 to 9999."""
         assert self.calendar is not None
         return _calendar_day(local_date(self.start_us, ZoneInfo(self.timezone)), self.calendar, number)
 
     def number_at(self, time_us: int) -> int:
-        """The number of the drop that holds a time."""
+        """The number of the drop that contains a time."""
         if self.calendar is None:
             return (time_us - self.start_us) // self.every_us
         time_us = min(max(time_us, FIRST_US), LAST_US)
@@ -68,11 +68,11 @@ class Drops:
             number = (day.toordinal() - first.toordinal()) // (count * DAYS[unit])
         else:
             number = (_month(day) - _month(first)) // (count * MONTHS[unit])
-        # where clocks went back over midnight, the date of the time may be one that begins later
+        # where clocks went back over midnight, the local date at the time may begin only later
         return number - 1 if self.start(number) > time_us else number
 
     def starts(self, numbers: Ints) -> Ints:
-        """`start` of each number."""
+        """The start of the drop of each number; see `start`."""
         if self.calendar is None:
             return self.start_us + numbers * self.every_us
         import numpy as np
@@ -87,7 +87,7 @@ class Drops:
         return np.array([self.start(number) for number in distinct.tolist()], np.int64)[place]
 
     def numbers_at(self, times: Ints) -> Ints:
-        """`number_at` of each time."""
+        """The number of the drop that contains each time; see `number_at`."""
         if self.calendar is None:
             return (times - self.start_us) // self.every_us
         import numpy as np
@@ -99,7 +99,7 @@ class Drops:
         return near[np.maximum(np.searchsorted(bounds, times, side="right") - 1, 0)]
 
     def _near(self, times: Ints) -> Iterable[int]:
-        """The numbers of the drops that hold these times, and of some others."""
+        """The numbers of the drops that contain these times, and of some others."""
         import numpy as np
 
         first, last = (self.number_at(int(time)) for time in (times.min(), times.max()))
@@ -124,7 +124,7 @@ def _calendar_start(start_us: int, calendar: tuple[int, str], timezone: str, num
 
 
 def _calendar_day(first: date, calendar: tuple[int, str], number: int) -> date | None:
-    """The day at which drop `number` starts if drop 0 does at `first`."""
+    """The day on which drop `number` starts if drop 0 starts on `first`; None beyond the years 1 to 9999."""
     count, unit = calendar
     if unit in DAYS:
         ordinal = first.toordinal() + number * count * DAYS[unit]

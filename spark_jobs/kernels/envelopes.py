@@ -1,8 +1,8 @@
 """Envelopes of change data capture: an event of Debezium or Maxwell becomes the row that it changes.
 
-The row's columns keep their names; what the envelope says beside it gets an underscore in front: `_op` (`c` created,
-`u` updated, `d` deleted, `r` read by a snapshot), `_before` (the row before the change, as an object), and every other
-member of the envelope (`_source`, `_ts_ms`, `_xid`, …). A deleted row has the values that it had before.
+The row's columns keep their names. The envelope's other members get an underscore in front: `_op` (`c` created, `u`
+updated, `d` deleted, `r` read by a snapshot), `_before` (the row before the change, as an object), and all the rest
+(`_source`, `_ts_ms`, `_xid`, …). A deleted row has the values that it had before.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Any, Literal, TypeGuard
 
 Envelope = Literal["debezium", "maxwell"]
 Pairs = list[tuple[str, Any]]
-"""The members of an object in their order; a name may come twice."""
+"""The members of an object in their order; a name may occur twice."""
 _MAXWELL_OPS = {"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"}
 
 
 def row_of_event(event: Pairs, envelope: Envelope) -> Pairs | str:
-    """The members of the row that an event changes, or the rule that the event breaks: `tombstone`, `truncate` (a table
-    lost all of its rows), `no_row_change` (another event that names no row)."""
+    """The members of the row that an event changes, or the rule that the event breaks.
+
+    Rules: `tombstone`, `truncate` (a table lost all of its rows), `no_row_change` (another event without a row)."""
     return _ENVELOPES[envelope](event)
 
 
@@ -26,7 +27,7 @@ def _of_debezium(event: Pairs) -> Pairs | str:
     names = dict(event)
     beside: Pairs = []
     if "payload" in names and "op" not in names:
-        # as its JSON converter writes with a schema, which says nothing of the row
+        # the form that Debezium's JSON converter writes with a schema; the schema is no part of the row
         beside = [(name, value) for name, value in event if name not in ("schema", "payload")]
         if names["payload"] is None:
             return "tombstone"

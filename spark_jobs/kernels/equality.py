@@ -1,4 +1,4 @@
-"""Equality of Arrow columns as published tables need it: null equals null, and floats are compared bit by bit."""
+"""Equality of Arrow columns for published tables: null equals null, and floats are compared bit by bit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 def same_values(left: pa.ChunkedArray, right: pa.ChunkedArray) -> Flags:
-    """Per row whether both columns (of one type) hold the same value; lists and structs part by part."""
+    """Per row, True if both columns (of one type) have the same value; lists and structs are compared part by part."""
     return _same(left.combine_chunks(), right.combine_chunks())
 
 

@@ -1,4 +1,4 @@
-"""Whole groups out of a stream of sorted batches, so that a worker holds one group at a time, not its partition."""
+"""Whole groups out of a stream of sorted batches, so that a worker keeps one group in memory, not its partition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def whole_groups(batches: Iterable[pa.RecordBatch], columns: Sequence[str], *, l
     """The rows of `batches` in order, cut between groups: rows with equal `columns`, which must be neighbours.
 
     A table has at least `least_rows` rows, unless it is the last, and no group is in two tables. So at most
-    `least_rows` rows and one group and one batch are held.
+    `least_rows` rows, one group and one batch are in memory.
     """
     held: list[pa.RecordBatch] = []
     n_held = 0
@@ -37,7 +37,7 @@ def whole_groups(batches: Iterable[pa.RecordBatch], columns: Sequence[str], *, l
 
 
 def _start_of_last_group(batch: pa.RecordBatch, columns: Sequence[str]) -> int:
-    """The first row of the batch's last group."""
+    """The number of the first row of the batch's last group."""
     last = _equal_to(batch, batch.slice(batch.num_rows - 1), columns)
     different = pc.indices_nonzero(pc.invert(last))
     return different[-1].as_py() + 1 if len(different) else 0
@@ -48,7 +48,7 @@ def _same_group(before: pa.RecordBatch, after: pa.RecordBatch, columns: Sequence
 
 
 def _equal_to(batch: pa.RecordBatch, row: pa.RecordBatch, columns: Sequence[str]) -> pa.Array:
-    """Which rows have the values of the one row in `columns`; null equals null."""
+    """Booleans of the rows of `batch` that equal the one row `row` in `columns`; null equals null."""
     equal = pa.array([True] * batch.num_rows)
     for name in columns:
         value = row.column(name)[0]

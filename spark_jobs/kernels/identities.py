@@ -1,9 +1,9 @@
-"""Which of some texts may have been seen before: 64-bit hashes of texts, and Bloom filters of hashes.
+"""64-bit hashes of texts, and Bloom filters of hashes, which find the texts that may have been seen before.
 
-A Bloom filter (Bloom 1970; split into blocks of one cache line's half, as Putze, Sanders and Singler 2007 and Parquet
-have it) answers "may be there" or "is not there": it never misses a hash that it was made of, and lets about one in
-200 others pass. It takes 12 bits a hash and goes to tasks in place of the hashes. Equal texts have equal hashes; what
-has equal hashes must still be compared.
+A Bloom filter (Bloom 1970) is split into blocks of half a cache line, as in Putze, Sanders and Singler 2007 and in
+Parquet. It answers "may be there" or "is not there": it never misses a hash that it was made of, and lets about one in
+200 others pass. It takes 12 bits a hash and is sent to tasks in place of the hashes. Equal texts have equal hashes;
+texts with equal hashes must still be compared.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _WORDS = 8
 _SALTS = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
 )
-"""One odd factor a word; those of Parquet's filters."""
+"""One odd factor for each word of a block: the factors of Parquet's filters."""
 _FNV_OFFSET, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 
 
 def hashes_of(texts: pa.Array | pa.ChunkedArray) -> Hashes:
-    """A hash of 64 bits for each text: FNV-1a of its UTF-8 bytes, its bits mixed as MurmurHash3 ends.
+    """A hash of 64 bits for each text: FNV-1a of its UTF-8 bytes, its bits mixed by the last step of MurmurHash3.
 
     Raises:
         ValueError: a text is missing.
@@ -47,7 +47,8 @@ def hashes_of(texts: pa.Array | pa.ChunkedArray) -> Hashes:
 
 
 def ranges_of(hashes: Hashes, count: int) -> list[Hashes]:
-    """The hashes, ascending, in `count` ranges of equal width; a hash is in the range of its number everywhere."""
+    """The hashes, ascending, in `count` ranges of equal width. The ranges depend on `count` alone, so a hash is in the
+    same range in every call."""
     ascending = np.sort(hashes)
     width = (1 << 64) // count
     bounds = np.searchsorted(ascending, np.array([width * i for i in range(1, count)], np.uint64))
@@ -56,20 +57,20 @@ def ranges_of(hashes: Hashes, count: int) -> list[Hashes]:
 
 @dataclass(frozen=True)
 class BloomFilter:
-    """What may be among some hashes. `words` has shape (blocks, 8)."""
+    """A Bloom filter of some hashes. `words` has shape (blocks, 8)."""
 
     words: npt.NDArray[np.uint32]
 
     @classmethod
     def of(cls, hashes: Hashes) -> BloomFilter:
-        """A filter that lets all of these pass."""
+        """A filter that lets all of these hashes pass."""
         blocks = max(1, -(-len(hashes) * BITS_A_HASH // _BLOCK_BITS))
         words = np.zeros((blocks, _WORDS), np.uint32)
         _insert(words, hashes, _SALTS)
         return cls(words)
 
     def passing(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """For each hash whether it may be among those that the filter was made of."""
+        """For each hash, True if it may be among the hashes that the filter was made of."""
         return _test(self.words, hashes, _SALTS)
 
 
@@ -88,7 +89,7 @@ def _hash_texts(bounds: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> H
 
 @njit(cache=True, nogil=True)
 def _block(h: np.uint64, blocks: int) -> np.uint64:
-    """The upper half of a hash chooses the block, the lower half the bits in it."""
+    """The block of a hash, chosen by the hash's upper half; the lower half chooses the bits in the block."""
     return ((h >> np.uint64(32)) * np.uint64(blocks)) >> np.uint64(32)
 
 

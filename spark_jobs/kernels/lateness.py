@@ -1,16 +1,16 @@
-"""Lateness of rows: for which windows a row comes too late, and what a policy makes of it.
+"""Lateness of rows: the windows for which a row comes too late, and the windows in which a policy lets it count.
 
-It follows from the row, its drop and the definition alone, never from when the drop was processed (design.md, `late`):
-a row is late for a window that could take no row at or after `lo`, the start of the row's own drop; that is, for a
-window whose last instant is before `lo`. A late (row, window) pair
+Lateness follows from the row, its drop and the definition alone, never from the time at which the drop was processed
+(design.md, `late`). A row is late for a window whose last instant is before `lo`, the start of the row's own drop: such
+a window could take no row at or after `lo`. A late (row, window) pair
 
     discard         does not count
     reemit(L)       counts iff lo - end <= L
     reemit          counts
     next_window     does not count; a row late for all its windows counts in those over `lo` instead
 
-Half-open windows end a tick after their last instant, so a limit is measured from there. A new policy is a class here,
-and its name in a source file (`sources.windows`).
+A limit is measured from a window's end, which for half-open windows is a tick after their last instant. A new policy is
+a class here, and its name in a source file (`sources.windows`).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ NEVER_LATE = -(2**63)
 
 @dataclass(frozen=True)
 class Policy(ABC):
-    """What becomes of late pairs."""
+    """A policy: the rule by which late (row, window) pairs count or do not."""
 
     limit: int | None = None
     """In ticks, for policies that have one."""
     moves_rows = False
-    """Whether a row that is late for all its windows counts in those over its drop's start."""
+    """True if a row that is late for all its windows counts in the windows over its drop's start."""
 
     @abstractmethod
     def least_instants(self, lo: Ticks, *, half_open: bool) -> Ticks | None:
@@ -54,34 +54,34 @@ class Discard(Policy):
 
 
 class NextWindow(Discard):
-    """Late pairs do not count; a row without any other counts in the windows over its drop's start."""
+    """Late pairs do not count; a row that is late for all its windows counts in the windows over its drop's start."""
 
     moves_rows = True
 
 
 class Reemit(Policy):
-    """Late pairs count, as long as the window ended at most `limit` before."""
+    """Late pairs count if the window ended at most `limit` ticks before the drop's start; without a limit all count."""
 
     def least_instants(self, lo: Ticks, *, half_open: bool) -> Ticks | None:
-        """So much before the drop's start."""
+        """The last instant of a window that ends `limit` before the drop's start; None without a limit."""
         return None if self.limit is None else lo - (self.limit + int(half_open))
 
 
 POLICIES: dict[str, type[Policy]] = {"discard": Discard, "next_window": NextWindow, "reemit": Reemit}
-"""By their names in a source file."""
+"""The policies by their names in a source file."""
 
 
 @dataclass(frozen=True)
 class Lateness:
-    """What a policy makes of rows, one element a row.
+    """The lateness of rows under a policy, one element a row.
 
     Args:
-        first, last: last instants of the first and last window that can hold the row.
-        min_end: the least last instant of a window that it counts in.
-        placed: the time by which it is placed: its own, or `lo` if it moved on.
-        late: whether it is late for any window.
-        discarded: whether it counts in no window.
-        moved: whether it counts in the windows over `lo`.
+        first, last: last instants of the first and last window that can contain the row.
+        min_end: the least last instant of a window that the row counts in.
+        placed: the time by which the row is placed: its own, or `lo` if it moved on.
+        late: True if the row is late for any window.
+        discarded: True if the row counts in no window.
+        moved: True if the row counts in the windows over `lo`.
     """
 
     first: Ints
@@ -94,7 +94,7 @@ class Lateness:
 
     @property
     def partial(self) -> Flags:
-        """Whether it counts in some of its windows alone."""
+        """True for each late row that counts in only some of its windows."""
         return self.late & (self.first < self.min_end) & (self.last >= self.min_end)
 
 

@@ -15,8 +15,8 @@ FIRST_US, LAST_US = (
 
 
 def local_date(time_us: int, zone: ZoneInfo) -> date:
-    """The date at an instant from FIRST_US to LAST_US; the first or last of the calendar where the zone's own lies
-    beyond it."""
+    """The local date at an instant from FIRST_US to LAST_US; `date.min` or `date.max` where the zone's date would lie
+    beyond the years 1 to 9999."""
     try:
         return (_EPOCH + time_us * _MICROSECOND).astimezone(zone).date()
     except OverflowError:
@@ -24,7 +24,7 @@ def local_date(time_us: int, zone: ZoneInfo) -> date:
 
 
 def midnight(day: date, zone: ZoneInfo) -> int:
-    """The instant from which on local dates are `day` or later, also where clocks skip midnight, or repeat it."""
+    """The instant from which on local dates are `day` or later, also where clocks skip or repeat midnight."""
     clock = datetime(day.year, day.month, day.day, tzinfo=zone)
     early, late = sorted((clock.replace(fold=fold) - _EPOCH) // _MICROSECOND for fold in (0, 1))
     if early == late or local_date(late - 1, zone) < day:

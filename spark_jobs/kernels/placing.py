@@ -1,5 +1,5 @@
-"""Updates of a source on their way into batches: when they become visible, which lie below the horizon, the order of a
-batch, and what is left of those that cancel. Times are in microseconds."""
+"""Updates of a source on their way into batches: the times at which they become visible, the horizon, consolidation,
+and the order of a batch. Times are in microseconds."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from spark_jobs.kernels.plain import Flags, Ints, numbers, present, repeated
 
 @dataclass(frozen=True)
 class Horizon:
-    """Before it a landed row changes nothing that is published. The horizon of a row is the one that there would be if
-    the run's drops were run one after the other, so it does not matter which drops a run covers.
+    """The horizon: a row that lands before it changes nothing that is published.
+
+    Each row has the horizon that it would have if the run's drops were run one after the other. So the result does not
+    depend on which drops a run covers.
 
     Args:
-        standing: the horizon that the run meets.
-        kept: the distance that retention keeps before the drop in which a row becomes visible; None: it moves none.
-        drops: of the source.
-        first: the start of the first drop that the run takes in.
+        standing: the horizon at the start of the run.
+        kept: the distance that retention keeps before the start of the drop in which a row becomes visible; None: the
+            run does not move the horizon.
+        drops: the drops of the source.
+        first: the start of the run's first drop.
     """
 
     standing: int
@@ -32,7 +35,7 @@ class Horizon:
     first: int
 
     def passed(self, event_times: Ints, times: Ints) -> Flags:
-        """Which rows lie below it, by their event times and the times at which they become visible."""
+        """Flags of the rows below the horizon, by their event times and the times at which they become visible."""
         horizon = np.full(times.size, self.standing)
         if self.kept is not None:
             opens = self.drops.starts(self.drops.numbers_at(times))
@@ -41,15 +44,17 @@ class Horizon:
 
 
 def visible_times(event_times: Ints, drop_starts: Ints, seal: int, arrivals: pa.ChunkedArray | None = None) -> Ints:
-    """When landed rows become visible: the greatest of a row's event time, its arrival (its drop's start if it has
-    none) and the seal when it landed."""
+    """The times at which landed rows become visible: the greatest of a row's event time, its arrival (if it has none,
+    its drop's start) and the seal when it landed."""
     came = drop_starts if arrivals is None else np.where(present(arrivals), numbers(arrivals), drop_starts)
     return np.maximum(np.maximum(event_times, came), seal)
 
 
 def consolidated(updates: pa.Table) -> pa.Table:
-    """The updates with the diffs of equal ones summed, and without those that cancel. Equal are rows whose columns but
-    `diff` all are: numbers bit for bit, maps whatever the order of their keys. Only rows that share `row_id` can be."""
+    """The updates with the diffs of equal ones summed, without those that cancel.
+
+    Updates are equal if all their columns except `diff` are: numbers bit for bit, maps in any order of their keys. Only
+    updates with the same `row_id` can be equal."""
     row_ids = numbers(updates["row_id"])
     shared = np.isin(row_ids, repeated(row_ids))
     if not shared.any():
@@ -67,7 +72,7 @@ def consolidated(updates: pa.Table) -> pa.Table:
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """Values that are equal where those of the column are."""
+    """Values that Arrow can group by, equal where the column's values are: bits for floats, texts for maps."""
     if pa.types.is_floating(column.type):
         values = column.combine_chunks()
         bits = values.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64)
@@ -79,7 +84,7 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 
 def ordered(updates: pa.Table, by: Sequence[str]) -> pa.Table:
-    """The updates in the ascending order of columns; the first is a text."""
+    """The updates in the ascending order of the columns `by`, of which the first is a text."""
     first = updates[by[0]].combine_chunks().dictionary_encode()
     rank = np.empty(len(first.dictionary), np.int64)
     rank[pc.sort_indices(first.dictionary).to_numpy()] = np.arange(rank.size)
@@ -88,7 +93,7 @@ def ordered(updates: pa.Table, by: Sequence[str]) -> pa.Table:
     order = np.lexsort([numbers(updates[name]) for name in reversed(plain)] + [codes])
     row_ids = numbers(updates["row_id"])[order]
     if repeated(row_ids).size:
-        # rows that came and went, or came again with other values: the other columns tell
+        # rows that were retracted, or landed again with other values: the other columns decide their order
         keys = {"code": pa.array(codes), **{name: updates[name] for name in by[1:]}}
         order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys]).to_numpy()
     return updates.take(pa.array(order))

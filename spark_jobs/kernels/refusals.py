@@ -1,4 +1,5 @@
-"""What arrangements and correction buffers refuse alike: of updates, of times, of frontiers that would go back."""
+"""Errors that arrangements and correction buffers share: malformed updates, times out of range, sums of diffs beyond 64
+bits, and a since that would go back."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from spark_jobs.model import Frontier
 
 
 class MalformedUpdates(ParameterError):
-    """Updates are not what the collection holds: columns are missing, of another type or length, or have nulls. Fact:
-    `column`, where it is about one."""
+    """Updates do not fit the collection: columns are missing, of another type or length, or have nulls. Fact:
+    `column`, if the error is about one column."""
 
     code = "malformed_updates"
 
@@ -19,7 +20,7 @@ class MalformedUpdates(ParameterError):
 
 
 class TimeOutOfRange(ParameterError):
-    """A frontier or a time is no whole number that the collection's times can be. Facts: `time`, `greatest`."""
+    """A frontier or a time is not a whole number in the range of the collection's times. Facts: `time`, `greatest`."""
 
     code = "time_out_of_range"
 
@@ -34,8 +35,8 @@ class TimeOutOfRange(ParameterError):
 
 
 class DiffOverflow(ParameterError):
-    """The diffs of one row could add up beyond 64 bits. Fact: `bound`, the magnitude that they could add up to, where
-    it is known."""
+    """The diffs of one row could add up to more than 64 bits hold. Fact: `bound`, the magnitude that they could add up
+    to, if it is known."""
 
     code = "diff_overflow"
 
@@ -50,8 +51,8 @@ class DiffOverflow(ParameterError):
 
 
 class SinceRegression(TidemarkError):
-    """Since only advances: what was compacted can't be told apart again. Facts: `since` (now) and `asked`, both
-    frontiers as lists."""
+    """A since before the present one was asked for. Since only advances: compacted times can't be told apart again.
+    Facts: `since` (now) and `asked`, both frontiers as lists."""
 
     code = "since_regression"
 

@@ -1,18 +1,18 @@
 """Corrections of published windows: desired − published, over exactly the windows that an update touches.
 
-A window of a key is *affected* iff the key has a touched row (one that came or went) placed where it can change the
-window; `Kind.affected_by` says where that is.
+A *touched* row is one that an update inserted or retracted. A window of a key is *affected* iff the key has a touched
+row placed at a time where it can change the window; `Kind.affected_by` returns those times.
 
-Desired windows are recomputed from the rows that stand; published ones are what readers see now. Of both only
-affected windows are compared, by key and start (or by what else tells a kind's windows apart). Equal ones (bit for
-bit) yield nothing; so an update that changes no result changes no table.
+Desired windows are recomputed from the standing rows; published windows are those that readers see now. Only affected
+windows of both are compared, by key and start (or by the kind's other `identity`). Windows that are equal bit for bit
+yield nothing, so an update that changes no result changes no table.
 
-Rows and published windows are streams in the order (key, time). Held of them is what `windows.streams` holds, the rows
-that open windows need, and the touched rows that can change a window to come.
+Rows and published windows are streams in the order (key, time). Kept in memory are the rows that `windows.streams`
+keeps, the rows that open windows need, and the touched rows that can change a later window.
 
 Guarantee: given all standing rows within reach of the affected windows, published + corrections = a recomputation
 from all rows.
-Not guaranteed: anything about windows that are not affected; rows at the edge of what was read may form parts of them.
+Not guaranteed: anything about windows that are not affected; rows at the edge of those read may form parts of them.
 Cost: O(n log n) in the rows and windows given.
 """
 
@@ -49,15 +49,16 @@ def restate(
     """The corrections of the keys given, some at a time.
 
     Args:
-        rows: in the order (key, `placed`) the updates within reach of the affected windows: key columns (no nulls),
+        rows: the updates within reach of the affected windows, in the order (key, `placed`): key columns (no nulls),
             `time` and `placed` int64, `row_id` int64, `diff` int64, `touched` bool, and the columns that the aggregates
-            read. A row may come (+1) and go (−1); only what remains stands.
-        published: in the order of their kind (`Kind.in_place`): key columns, `window_start`, `window_end` int64, the
-            aggregates, `known_from` int64, `revision` int32, `era`: live ones, and the closing ones that end some.
+            read. A row may be inserted (+1) and retracted (−1); it stands if its diffs sum to more than 0.
+        published: the published windows, in the order of their kind (`Kind.in_place`): key columns, `window_start`,
+            `window_end` int64, the aggregates, `known_from` int64, `revision` int32, `era`: live windows, and closing
+            ones that end some of them.
         known_from: time of every correction made here.
         everything: all windows are affected (the definition changed).
-        expired: windows that end at or before it are not kept: they are taken back where they are published, and no
-            row brings them back.
+        expired: windows that end at or before this time are not kept: published ones are taken back, and no row brings
+            them back.
 
     Yields:
         Columns of `published`, and `known_to` int64: `live` rows are insertions; `closing` rows take a published row
@@ -96,7 +97,8 @@ def _without_rows(published: Published, comparison: Comparison) -> Iterator[pa.T
 
 
 def _windows_of_standing(windowing: Windowing, table: pa.Table, stands: Any = None) -> Found:
-    """The windows of the rows that stand, of updates; the found `rows` are all updates, which are carried over."""
+    """The windows of the standing rows of a table of updates. The found `rows` are all the updates, so that they are
+    carried over."""
     updates = sort_rows(table, key=list(windowing.key), time=PLACED)
     spans = windowing.find(standing(table).drop_columns(["diff", "touched"]), stands)
     windows = spans.windows
@@ -107,7 +109,7 @@ def _windows_of_standing(windowing: Windowing, table: pa.Table, stands: Any = No
 
 
 def _settled(kind: Kind, time: int, last_start: int | None) -> Settled:
-    """As the kind has it; updates that can change a window to come are needed, too."""
+    """The kind's `settled`, extended: the updates that can change a later window are needed, too."""
     own = kind.settled(time, last_start)
     start = np.array([own.before], np.int64)
     return Settled(own.before, min(own.rows_from, int(kind.changed_by(start, start)[0][0])))
@@ -115,7 +117,7 @@ def _settled(kind: Kind, time: int, last_start: int | None) -> Settled:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """Asks for the windows that start in their slice, that the comparison is about, and that are kept."""
+    """Flags the windows that start in their slice and that the comparison asks for; see `Comparison.asks_for`."""
 
     comparison: Comparison
     touched: pa.Table | None
@@ -127,7 +129,8 @@ class _Wanted:
 
 
 def standing(rows: pa.Table) -> pa.Table:
-    """Rows whose diffs sum to more than zero, once each; rows are told apart by all their columns but `touched`."""
+    """The rows whose diffs sum to more than zero, once each. Rows are told apart by all their columns except `diff` and
+    `touched`."""
     if pc.all(pc.equal(rows.column("diff"), 1)).as_py() is not False:
         return rows
     identity = [name for name in rows.column_names if name not in ("diff", "touched")]

@@ -1,8 +1,8 @@
-"""The order of rows of one time in a source that declares a `sequence`: texts that order as tuples of values do.
+"""The order of rows of one time in a source that declares a `sequence`: texts that sort as tuples of values do.
 
-A text is made of a row's values in the declared columns, one after the other: a null is `0`, before every value, which
-is `1` and the value in hexadecimal digits. So texts compare byte by byte as the tuples do, in this process, in files
-and in SQL.
+A text is made of a row's values in the declared columns, one after the other. A null is `0`, which sorts before every
+value; a value is `1` and its hexadecimal digits. So texts compare byte by byte as the tuples do, in this process, in
+files and in SQL.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ Ints = npt.NDArray[np.int64]
 Columns = Sequence[pa.Array | pa.ChunkedArray]
 
 _NULL, _VALUE, _END = "0", "1", " "
-"""`_END` follows the digits of a text, and goes before every digit: a text comes before a longer one that begins so."""
+"""`_END` follows the digits of a text value and sorts before every digit, so a text sorts before its extensions."""
 _SIGN = np.uint64(1 << 63)
 
 
 def sequence_texts(columns: Columns) -> pa.Array:
-    """One text per row of these columns, at least one: whole numbers, decimals, times, dates or texts, of one length.
+    """One text per row of these columns. There is at least one column, and all have one length; they are whole numbers,
+    decimals, times, dates or texts.
 
     Raises:
         TypeError: a column of another type.
@@ -34,7 +35,7 @@ def sequence_texts(columns: Columns) -> pa.Array:
 
 
 def tie_places(sequences: pa.Array, row_ids: Ints) -> Ints:
-    """Per row a number that orders rows by (sequence, row id), and is the same for rows that have both in common."""
+    """Per row, a number that orders rows by (sequence, row id); rows with both in common have the same number."""
     if not len(row_ids):
         return row_ids
     codes = pc.rank(sequences, sort_keys="ascending", tiebreaker="dense").to_numpy()
@@ -60,10 +61,10 @@ def _texts(column: pa.Array) -> pa.Array:
 
 
 def _digits(values: pa.Array) -> pa.Array:
-    """Texts that order as values without nulls do, none of which begins another one."""
+    """Texts that sort as the values, which have no nulls; no text is the beginning of another."""
     kind = values.type
     if pa.types.is_decimal(kind):
-        # by the number of units of the last place, of 128 bits, shifted so that it is not negative
+        # the number of units of the last decimal place, 128 bits, shifted so that it is not negative
         shifted = [int(v.scaleb(kind.scale)) + (1 << 127) for v in values.to_pylist()]
         return pa.array([f"{number:032x}" for number in shifted], pa.string())
     if pa.types.is_string(kind):

@@ -21,7 +21,7 @@ def as_written(share: float) -> Fraction:
 
 
 def floor_of_share(share: float, numbers: Ints) -> Ints:
-    """For each of the numbers, 0 or more, the greatest whole number that is at most this share, 0 or more, of it."""
+    """For each number, the greatest whole number that is at most this share of it. Numbers and share are 0 or more."""
     exact = as_written(share)
     if max(int(numbers.max(initial=0)) * exact.numerator, exact.denominator) <= _GREATEST:
         return numbers * exact.numerator // exact.denominator

@@ -1,7 +1,7 @@
-"""Text of other encodings as UTF-8, block by block, so that the readers know one.
+"""Text of other encodings as UTF-8, block by block, so that the readers need to support UTF-8 only.
 
-A byte order mark of UTF-16 or UTF-8 at the file's beginning goes before the declared encoding. A byte that stands for
-nothing in the encoding becomes bytes that are no UTF-8, so that its record alone is rejected (`bad_utf8`).
+A byte order mark of UTF-16 or UTF-8 at the beginning of a file overrides the declared encoding. A byte that is invalid
+in the encoding becomes bytes that are invalid UTF-8, so that only its record is rejected (`bad_utf8`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ENCODINGS = (
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be", codecs.BOM_UTF8: UTF8}
 _ESCAPE = "tidemark-escape"
 _ESCAPED = 0xDC00
-"""The byte b becomes the lone surrogate U+DC00 + b, which no UTF-8 text has."""
+"""An undecodable byte b becomes the lone surrogate U+DC00 + b, which no valid UTF-8 text contains."""
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:
@@ -32,7 +32,7 @@ codecs.register_error(_ESCAPE, _escape)
 
 
 def as_utf8(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    """The blocks of a file in UTF-8."""
+    """The blocks of a file, converted to UTF-8."""
     left = iter(blocks)
     start = b""
     while len(start) < len(codecs.BOM_UTF8) and (block := next(left, None)) is not None:
