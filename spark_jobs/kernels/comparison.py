@@ -57,7 +57,7 @@ class Order:
 
     @property
     def added(self) -> set[str]:
-        """The ordering columns that are added to windows and are not columns of their own (`window_start` is one)."""
+        """The ordering columns that `Kind.in_place` adds to windows; `window_start` is never one of them."""
         return {*self.kind.order_columns, self.kind.position} - {"window_start"}
 
     def place(self, upto: Place) -> Place:
@@ -69,7 +69,7 @@ class Order:
         return Place(key, position)
 
     def begin(self, windows: pa.Table) -> Place:
-        """The place of the last of these windows, in key and order; no window before it shares its place."""
+        """The place of the last of these windows; windows before this place do not belong with that window."""
         last = windows.slice(windows.num_rows - 1)
         return Place(last.select(self.groups), last.column(self.kind.position)[0].as_py())
 
@@ -174,7 +174,7 @@ class Comparison:
     def asks_for(self, desired: pa.Table, touched: pa.Table | None) -> Mask:
         """Flags of the windows that are not expired and that rows of `touched` (key columns, PLACED) can change.
 
-        With `touched` None all rows are touched, and so is every window."""
+        With `touched` None (all rows are touched), or `everything`, every window that is not expired is flagged."""
         kept = ~_ended(desired, self.expired)
         return kept if touched is None or self.everything else kept & self._affected(desired, touched)
 

@@ -16,15 +16,15 @@ from spark_jobs.kernels.plain import Flags, Ints, numbers, present, repeated
 
 @dataclass(frozen=True)
 class Horizon:
-    """The horizon: a row that lands before it changes nothing that is published.
+    """The horizon: a landed row with an earlier event time changes nothing that is published.
 
     Each row has the horizon that it would have if the run's drops were run one after the other. So the result does not
     depend on which drops a run covers.
 
     Args:
         standing: the horizon at the start of the run.
-        kept: the distance that retention keeps before the start of the drop in which a row becomes visible; None: the
-            run does not move the horizon.
+        kept: the distance that retention keeps before the start of the drop in which a row becomes visible; None:
+            retention does not move the horizon.
         drops: the drops of the source.
         first: the start of the run's first drop.
     """

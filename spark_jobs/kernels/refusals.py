@@ -35,7 +35,7 @@ class TimeOutOfRange(ParameterError):
 
 
 class DiffOverflow(ParameterError):
-    """The diffs of one row could add up to more than 64 bits hold. Fact: `bound`, the magnitude that they could add up
+    """The diffs of one row could add up to a number beyond 64 bits. Fact: `bound`, the magnitude that they could add up
     to, if it is known."""
 
     code = "diff_overflow"

@@ -1,11 +1,11 @@
-"""Windows over columns of many keys: which windows there are, which rows count in them, and what the aggregates are.
+"""Windows over columns of many keys: the windows, the rows that count in them, and the aggregates of these rows.
 
 kinds/              one class a kind: its windows, per row a run of them (`spans.Spans`), and how they lie in time
 rows.py             Arrow table, any order  ->  rows sorted by (key, time)
 exact.py decimals.py sweeps.py monoid.py aggregates.py summaries.py
                     spans and values  ->  one value per window
 tables.py skipped.py
-                    the whole way for one table, and what it leaves out
+                    all steps for one table, and the rows that count nowhere
 memory.py runs.py streams.py slices.py
                     the same for any number of rows, within a budget of memory, as Spark workers call it
 naive.py            the slow, obvious twins

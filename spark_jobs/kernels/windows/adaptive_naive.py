@@ -1,4 +1,4 @@
-"""The slow, obvious twin of adaptive windows: one row after another, every rate counted afresh."""
+"""The slow, obvious twin of adaptive windows: one row after another, each rate computed from all rows before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Delta:
 
 @dataclass
 class AdaptiveWindow:
-    """One window; `end` and `trigger` hold once it is closed."""
+    """One window; `end` and `trigger` are valid once it is closed."""
 
     start: int
     limit: int
@@ -31,7 +31,7 @@ class AdaptiveWindow:
 
 
 def adaptive(deltas: Sequence[Delta], cuts: Cuts) -> list[AdaptiveWindow]:
-    """The windows of one key in order."""
+    """The adaptive windows of one key, in order."""
     windows: list[AdaptiveWindow] = []
     for cell in sorted({delta.time // cuts.reset for delta in deltas}):
         end = (cell + 1) * cuts.reset
@@ -44,7 +44,7 @@ def adaptive(deltas: Sequence[Delta], cuts: Cuts) -> list[AdaptiveWindow]:
 
 
 def _rate(earlier: Sequence[Delta], time: int, cuts: Cuts) -> float:
-    """Rows a tick."""
+    """The rate before a row at `time`, in rows per tick."""
     if not earlier or earlier[0].time == time:
         return 0.0
     near = [delta for delta in earlier if time - delta.time < cuts.longest]

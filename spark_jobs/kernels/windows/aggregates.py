@@ -1,11 +1,11 @@
-"""The aggregates that ship. Each is a value that describes one output column; each gives the same bits however rows
-are ordered.
+"""The built-in aggregates. Each is a value that describes one output column, and returns the same bits for any order of
+rows.
 
 | constructor | result | notes |
 | --- | --- | --- |
-| `count()` | int64 | rows, whatever they hold |
-| `count(c)` | int64 | values |
-| `sum_(c)` | int64, float64, decimal | exact, past its type an overflow; doubles exact, rounded once |
+| `count()` | int64 | number of rows |
+| `count(c)` | int64 | number of values |
+| `sum_(c)` | int64, float64, decimal | exact, beyond its type an overflow; doubles exact, rounded once |
 | `avg(c)` | float64, decimal | the exact sum divided by the number of values, rounded once |
 | `min_(c)`, `max_(c)` | as `c` | NaN above every number, as in Spark; -0.0 below 0.0; strings by code point |
 | `first(c)`, `last(c)` | as `c` | by (time, arrival, value): at one time the greater value is later |
@@ -50,7 +50,7 @@ def _is_number(values: pa.DataType) -> bool:
 
 
 def doubles(values: pa.Array) -> npt.NDArray[np.float64]:
-    """Numbers (no nulls) as the nearest doubles, in an array of their own."""
+    """Numbers, without nulls, as the nearest doubles, in a new array."""
     return (
         decimals.nearest_doubles(values)
         if decimals.is_decimal(values.type)
@@ -67,7 +67,7 @@ def _nullable(results: npt.NDArray, defined: npt.NDArray[np.bool_], dtype: pa.Da
 
 
 def exact_totals(rows: WindowRows, column: str, values: Ints, spans: Spans) -> pa.Array:
-    """Per window the sum of its values, as int64; what does not fit is `rows`' to decide about."""
+    """Per window, the sum of its values, as int64. A sum beyond int64 is an overflow (`WindowRows.overflow`)."""
     sums, about, beyond = integer_sums(values, spans.first, spans.past, spans.entry, spans.n_windows)
 
     def refusal(size: float) -> IntegerOverflow:
@@ -85,7 +85,7 @@ def exact_totals(rows: WindowRows, column: str, values: Ints, spans: Spans) -> p
 
 @dataclass(frozen=True)
 class Count(Aggregate):
-    """Number of rows."""
+    """The number of rows in a window."""
 
     column: None = None
 
@@ -100,7 +100,7 @@ class Count(Aggregate):
 
 @dataclass(frozen=True)
 class CountValues(Aggregate):
-    """Number of rows with a value."""
+    """The number of rows in a window with a value in a column."""
 
     column: str
 
@@ -115,7 +115,7 @@ class CountValues(Aggregate):
 
 @dataclass(frozen=True)
 class Sum(Aggregate):
-    """Exact sum."""
+    """The exact sum of a column's values."""
 
     column: str
 
@@ -130,7 +130,8 @@ class Sum(Aggregate):
         return pa.int64()
 
     def evaluate(self, rows: WindowRows) -> pa.Array:
-        """The sum of each window's values; past int64 or its digits an overflow (`WindowRows.overflow`)."""
+        """The sum of each window's values. A sum beyond int64, or beyond a decimal's digits, is an overflow
+        (`WindowRows.overflow`)."""
         spans, values, _ = rows.values(self.column)
         if pa.types.is_floating(values.type):
             sums = float_sums(_bits(values), spans.first, spans.past, spans.entry, spans.n_windows, False)
@@ -142,7 +143,7 @@ class Sum(Aggregate):
 
 @dataclass(frozen=True)
 class Average(Aggregate):
-    """Exact sum, divided by the number of values, rounded once."""
+    """The mean: the exact sum divided by the number of values, rounded once."""
 
     column: str
 
@@ -155,7 +156,7 @@ class Average(Aggregate):
         return pa.float64()
 
     def evaluate(self, rows: WindowRows) -> pa.Array:
-        """The mean of each window's values; past a decimal's digits an overflow (`WindowRows.overflow`)."""
+        """The mean of each window's values. A mean beyond a decimal's digits is an overflow (`WindowRows.overflow`)."""
         spans, values, _ = rows.values(self.column)
         if decimals.is_decimal(values.type):
             return decimals.means(rows, self.column)
@@ -169,7 +170,7 @@ class Average(Aggregate):
 
 @dataclass(frozen=True)
 class Variance(Aggregate):
-    """Variance of the sample, or its square root."""
+    """The variance of the sample, or with `deviation` its square root."""
 
     column: str
     deviation: bool
@@ -190,7 +191,7 @@ class Variance(Aggregate):
 
 
 def _pick(spans: Spans, keys: Ints, values: pa.Array) -> pa.Array:
-    """Per window the value of its row with the greatest key."""
+    """Per window, the value of its row with the greatest key; null for a window without a row."""
     if spans.in_order:
         best = greatest_in_order(keys, spans.first, spans.past, spans.n_windows)
     else:
@@ -201,7 +202,7 @@ def _pick(spans: Spans, keys: Ints, values: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class Extreme(Aggregate):
-    """Least or greatest value."""
+    """The least or the greatest value of a column."""
 
     column: str
     greatest: bool
@@ -239,7 +240,7 @@ class Edge(Aggregate):
 
 @dataclass(frozen=True)
 class CountDistinct(Aggregate):
-    """Exact number of distinct values."""
+    """The exact number of distinct values of a column."""
 
     column: str
 
@@ -248,7 +249,7 @@ class CountDistinct(Aggregate):
         return pa.int64()
 
     def evaluate(self, rows: WindowRows) -> pa.Array:
-        """The number of different values in each window."""
+        """The number of distinct values in each window."""
         spans, values, _ = rows.values(self.column)
         codes, distinct = encode(values)
         numbers = distinct_counts(codes, len(distinct), spans.first, spans.past, spans.entry, spans.n_windows)

@@ -2,7 +2,8 @@
 
 A decimal(p, s) is a whole number of units of its last place, below `10**p`, in 128 bits: two int64 words a value. The
 types of results are Spark's: a sum has ten more digits, a mean four more places and digits, at most 38 of either. A
-mean is rounded once, halves away from zero. What does not fit into its type is an error, never a rounded number.
+mean is rounded once, halves away from zero. A result that does not fit into its type is an overflow
+(`WindowRows.overflow`), never a rounded number.
 
 An accumulator holds limbs of 32 bits in int64 words, so that 2**30 values fit before a carry is needed.
 """
@@ -26,9 +27,9 @@ Flags = npt.NDArray[np.bool_]
 _MASK = 0xFFFFFFFF
 _MOST_DIGITS = 38
 _LIMBS = 6
-"""160 bits of a sum, and room for the factor of a mean."""
+"""Limbs of an accumulator: 160 bits for a sum, and room for the factor of a mean."""
 _EXACT_POWERS = 10.0 ** np.arange(23)
-"""The powers of ten that a double holds."""
+"""The powers of ten that a double represents exactly."""
 
 
 class DecimalOverflow(TidemarkError):
@@ -38,22 +39,23 @@ class DecimalOverflow(TidemarkError):
 
 
 def is_decimal(kind: pa.DataType) -> bool:
-    """Whether a column is one of the decimals that are read here: those of at most 38 digits, as Spark has them."""
+    """True for the decimal types that are supported: of at most 38 digits, as in Spark."""
     return bool(pa.types.is_decimal128(kind))
 
 
 def sum_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a sum of such decimals."""
+    """The type of a sum of decimals of this type."""
     return pa.decimal128(min(kind.precision + 10, _MOST_DIGITS), kind.scale)
 
 
 def mean_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a mean of such decimals."""
+    """The type of a mean of decimals of this type."""
     return pa.decimal128(min(kind.precision + 4, _MOST_DIGITS), min(kind.scale + 4, _MOST_DIGITS))
 
 
 def words(values: pa.Array) -> Ints:
-    """Two int64 words a value, the lower one first; what stands for null is arbitrary."""
+    """The values as two int64 words each, the lower one first, in shape (values, 2); the words of a null are
+    arbitrary."""
     if not len(values):
         return np.zeros((0, 2), np.int64)
     whole = np.frombuffer(values.buffers()[1], np.int64).reshape(-1, 2)
@@ -61,13 +63,13 @@ def words(values: pa.Array) -> Ints:
 
 
 def from_words(whole: Ints, present: npt.NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
-    """The decimals of two int64 words a value; null where not `present`."""
+    """The decimals with these words (two int64 a value, see `words`); null where not `present`."""
     validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
     return pa.Array.from_buffers(kind, len(whole), [validity, pa.py_buffer(np.ascontiguousarray(whole))])
 
 
 def nearest_doubles(values: pa.Array) -> Floats:
-    """The double nearest to each decimal; no nulls."""
+    """The double nearest to each decimal, as float64; `values` has no nulls."""
     scale, whole = values.type.scale, words(values)
     doubles, small = np.zeros(len(whole), np.float64), np.zeros(len(whole), np.bool_)
     if 0 <= scale < _EXACT_POWERS.size:
@@ -83,12 +85,14 @@ def nearest_doubles(values: pa.Array) -> Floats:
 
 
 def sums(rows: WindowRows, column: str) -> pa.Array:
-    """Per window the sum of its decimals, null where it has none; what does not fit is `rows`' to decide about."""
+    """Per window, the sum of its decimals; null if it has none. A sum beyond its type is an overflow
+    (`WindowRows.overflow`)."""
     return _results(rows, column, sum_type(rows.values(column)[1].type), mean=False)
 
 
 def means(rows: WindowRows, column: str) -> pa.Array:
-    """Per window the mean of its decimals, null where it has none; what does not fit is `rows`' to decide about."""
+    """Per window, the mean of its decimals; null if it has none. A mean beyond its type is an overflow
+    (`WindowRows.overflow`)."""
     return _results(rows, column, mean_type(rows.values(column)[1].type), mean=True)
 
 
@@ -120,10 +124,12 @@ def _results(rows: WindowRows, column: str, kind: pa.DataType, *, mean: bool) ->
 def _fold(
     whole: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int, factor: int, greatest: Ints
 ) -> tuple[Ints, Flags, Floats]:
-    """Per window the sum of its rows' numbers; with a `factor` above 0 the sum times it, divided by their number.
+    """Per window, the sum of its rows' numbers. With a `factor` above 0, the sum is multiplied by it and divided by the
+    number of rows.
 
     Returns:
-        Two words a window; whether its magnitude is above `greatest` (limbs), and then about how much it has.
+        Two words a window; flags of the windows whose magnitude is above `greatest` (limbs), and their approximate
+        results.
     """
     beyond, about = np.zeros(n_windows, np.bool_), np.zeros(n_windows, np.float64)
     results, total, size = np.zeros((n_windows, 2), np.int64), np.zeros(_LIMBS, np.int64), np.zeros(_LIMBS, np.int64)
@@ -162,7 +168,7 @@ def _add(total: Ints, low: int, high: int, sign: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _magnitude(total: Ints, size: Ints) -> bool:
-    """Write the magnitude of `total` into `size` as limbs of 0 .. 2**32-1; whether it is below zero."""
+    """Write the magnitude of `total` into `size` as limbs of 0 .. 2**32-1. Returns True if `total` is negative."""
     for sign in (1, -1):
         carry = 0
         for i in range(_LIMBS):
@@ -176,7 +182,7 @@ def _magnitude(total: Ints, size: Ints) -> bool:
 
 @njit(cache=True, nogil=True)
 def _scaled_quotient(size: Ints, factor: int, count: int) -> None:
-    """`size * factor / count`, rounded half up; both are below 2**30."""
+    """Replace `size` by `size * factor / count`, rounded half up; `factor` and `count` are below 2**30."""
     carry = 0
     for i in range(_LIMBS):
         carry += size[i] * factor

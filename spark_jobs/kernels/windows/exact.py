@@ -5,8 +5,8 @@ the exact sum divided by the number of values, rounded once; a variance is the e
 `(n * sum(x*x) - sum(x)**2) / (n * (n - 1))` with one rounding of its numerator and one of its division.
 
 Guarantee: the result is a function of the multiset of values alone. It does not depend on the order of rows, on
-batches, tasks or slices, and a value that leaves a window takes back exactly what it brought: a window of tiny values
-right after one of 1e16 is as good as any other. `-0.0` counts as `0.0`; NaN, and infinities of both signs together,
+batches, tasks or slices. A value that leaves a window is subtracted exactly as it was added: a window of tiny values
+right after one of 1e16 is as exact as any other. `-0.0` counts as `0.0`; NaN, and infinities of both signs together,
 give NaN.
 
 A double is `mantissa * 2**(place - 1074)` with a mantissa below 2**53. An accumulator holds signed limbs of 32 bits
@@ -14,7 +14,7 @@ in int64 words, so that 2**30 values fit before a carry is needed; `base` is the
 column reaches. Cost: three additions a row, and one pass over the limbs (four to six for everyday data) a window; a
 mean takes a division of each limb.
 
-The primitives and the loops that use them share this file because numba's cache only notices changes of the file
+The primitives and the loops that use them are in one file because numba's cache only notices changes of the file
 itself.
 """
 
@@ -32,7 +32,7 @@ _FRACTION = (1 << 52) - 1
 _HIDDEN = 1 << 52
 _LOWEST = -1074
 _GUARD = 3
-"""Limbs below the sum's lowest one in which its quotient by a count goes on: at least 54 bits of it are exact."""
+"""Limbs below the sum's lowest one into which a quotient is continued, so that at least 54 of its bits are exact."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -40,7 +40,7 @@ Floats = npt.NDArray[np.float64]
 
 @njit(cache=True, nogil=True)
 def limb_range(bits: Ints) -> tuple[int, int]:
-    """The lowest limb and the number of limbs that sums of these doubles (given as their bits) can reach."""
+    """The lowest limb, and the number of limbs, that sums of these doubles (given as their bits) need."""
     least, greatest = 2048, 0
     for word in bits:
         exponent = (word >> 52) & _EXPONENT
@@ -55,7 +55,7 @@ def limb_range(bits: Ints) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def _decode(word: int) -> tuple[int, int]:
-    """Mantissa and place of a finite double."""
+    """The mantissa and the place of a finite double, given as its bits."""
     exponent = (word >> 52) & _EXPONENT
     if exponent == 0:
         return word & _FRACTION, 0
@@ -64,7 +64,7 @@ def _decode(word: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def _add(limbs: Ints, base: int, word: int, sign: int) -> None:
-    """Add the finite double (its bits) once (`sign` 1), or take it away (-1)."""
+    """Add a finite double, given as its bits, to `limbs` (`sign` 1), or subtract it (-1)."""
     mantissa, place = _decode(word)
     if mantissa == 0:
         return
@@ -79,7 +79,8 @@ def _add(limbs: Ints, base: int, word: int, sign: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _add_square(limbs: Ints, base: int, word: int, sign: int) -> None:
-    """Add the square of a finite double; limb 0 of `limbs` has the weight `2**(2 * (32 * base - 1074))`."""
+    """Add the square of a finite double (`sign` 1), or subtract it (-1). Limb 0 has the weight
+    `2**(2 * (32 * base - 1074))`."""
     mantissa, place = _decode(word)
     if mantissa == 0:
         return
@@ -87,7 +88,7 @@ def _add_square(limbs: Ints, base: int, word: int, sign: int) -> None:
     index, shift = distance >> 5, distance & 31
     low, high = mantissa & _MASK, mantissa >> 32
     middle = 2 * low * high  # below 2**54
-    # low**2 may pass 2**63, so it is made of halves
+    # low**2 may exceed 2**63, so it is computed from halves
     low_a, low_b = low & 0xFFFF, low >> 16
     cross = 2 * low_a * low_b
     square = low_a * low_a + ((cross & 0xFFFF) << 16)
@@ -129,7 +130,7 @@ def _normalise(limbs: Ints, scratch: Ints) -> int:
 
 @njit(cache=True, nogil=True)
 def _leading(scratch: Ints, size: int) -> tuple[int, bool, int]:
-    """`(kept, below, exponent)` of normalised limbs: their leading 54 bits, whether a bit below those is set, and the
+    """`(kept, below, exponent)` of normalised limbs: their leading 54 bits, True if a bit below those is set, and the
     exponent of the 53rd bit. All 0 for zero."""
     top = size - 1
     while top > 0 and scratch[top] == 0:
@@ -158,7 +159,7 @@ def _leading(scratch: Ints, size: int) -> tuple[int, bool, int]:
 
 @njit(cache=True, nogil=True)
 def _half_even(kept: int, below: bool) -> float:
-    """The bits without the last one, which rounds."""
+    """`kept` without its last bit, rounded half to even by that bit and `below` (True: a lower bit is set)."""
     rounded = kept >> 1
     if kept & 1 and (below or rounded & 1):
         rounded += 1
@@ -174,14 +175,15 @@ def _round(scratch: Ints, size: int) -> tuple[float, int]:
 
 @njit(cache=True, nogil=True)
 def _nearest(scratch: Ints, weight: int, remainder: bool) -> float:
-    """The double nearest to normalised limbs, the lowest of weight `2**weight`; `remainder`: and a little more."""
+    """The double nearest to normalised limbs, the lowest of weight `2**weight`. With `remainder`, the number is greater
+    than the limbs by less than a unit of the lowest one."""
     kept, below, exponent = _leading(scratch, scratch.size)
     below, exponent = below or remainder, exponent + weight
     lost = _LOWEST - exponent
     if lost >= 54:
         return 0.0
     if lost > 0:
-        # a subnormal has fewer bits: it is rounded where they end, not twice
+        # a subnormal has fewer bits: it is rounded once, where they end
         below = below or (kept & ((1 << lost) - 1)) != 0
         kept, exponent = kept >> lost, _LOWEST
     return math.ldexp(_half_even(kept, below), exponent)
@@ -189,8 +191,8 @@ def _nearest(scratch: Ints, weight: int, remainder: bool) -> float:
 
 @njit(cache=True, nogil=True)
 def _mean(limbs: Ints, count: int, weight: int, wide: Ints) -> float:
-    """The double nearest to `limbs / count`, the lowest limb of weight `2**weight`; `wide` is room for them and for
-    _GUARD more. `count` is below 2**30."""
+    """The double nearest to `limbs / count`, the lowest limb of weight `2**weight`. `wide` is scratch space for the
+    limbs and _GUARD more. `count` is below 2**30."""
     wide[:_GUARD] = 0
     sign = _normalise(limbs, wide[_GUARD:])
     if sign == 0:
@@ -222,12 +224,12 @@ def _special_sum(specials: Ints) -> float:
 
 @njit(cache=True, nogil=True)
 def float_sums(bits: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int, mean: bool) -> Floats:
-    """Per window the exact sum of its rows' doubles, rounded once; with `mean` divided by their number before it is
-    rounded. 0.0 where there are none.
+    """Per window, the exact sum of its rows' doubles, rounded once; 0.0 without rows. With `mean`, the sum is divided
+    by the number of rows before it is rounded.
 
     Args:
-        bits: the doubles' bits, one a row.
-        first, past, entry, n_windows: which rows count where, see `spans.Spans`.
+        bits: the bits of the doubles, one double a row.
+        first, past, entry, n_windows: the windows that each row counts in, see `spans.Spans`.
     """
     base, size = limb_range(bits)
     limbs, scratch = np.zeros(size, np.int64), np.zeros(size + _GUARD, np.int64)
@@ -262,7 +264,7 @@ def float_sums(bits: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int,
 
 @njit(cache=True, nogil=True)
 def integer_means(values: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int) -> Floats:
-    """Per window the mean of its rows' integers, rounded once; 0.0 where there are none. Arguments as for
+    """Per window, the exact mean of its rows' integers, rounded once; 0.0 without rows. Arguments as for
     `float_sums`."""
     limbs, wide = np.zeros(3, np.int64), np.zeros(3 + _GUARD, np.int64)
     means = np.empty(n_windows, np.float64)
@@ -283,7 +285,7 @@ def integer_means(values: Ints, first: Ints, past: Ints, entry: Ints, n_windows:
 
 @njit(cache=True, nogil=True)
 def _spread(squares: Ints, magnitude: Ints, count: int, size: int, wide: Ints, product: Ints) -> tuple[float, int]:
-    """`count * sum(x*x) - sum(x)**2` as `(fraction, exponent)`, from both accumulators."""
+    """`count * sum(x*x) - sum(x)**2` as `(fraction, exponent)`, from the accumulators of squares and of values."""
     _normalise(squares, wide)
     product[:] = 0
     for i in range(size):
@@ -306,10 +308,10 @@ def _spread(squares: Ints, magnitude: Ints, count: int, size: int, wide: Ints, p
 def variances(
     bits: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int, deviation: bool
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Per window the sample variance of its rows' doubles (its square root with `deviation`), and where it is defined
-    (n > 1).
+    """Per window, the sample variance of its rows' doubles (with `deviation` its square root), and True if it is
+    defined (for two or more rows).
 
-    NaN where a value is NaN or infinite. Arguments as for `float_sums`.
+    NaN if a value is NaN or infinite. Arguments as for `float_sums`.
     """
     base, size = limb_range(bits)
     limbs, magnitude = np.zeros(size, np.int64), np.zeros(size, np.int64)

@@ -1,8 +1,9 @@
-"""What an aggregate is, and how to add one: `lift`, `combine`, `lower`, each over whole columns.
+"""The interface of an aggregate, and of a `Monoid`, by which users add their own: `lift`, `combine`, `lower`, each over
+whole columns.
 
 The engine folds any `Monoid` over any kind of windows without being changed. Rows count in runs of windows
-(`spans.Spans`), so a row is hung on the O(log windows) nodes of a binary tree over windows that cover its run; a
-window's answer is the fold of the nodes above it. Cost: O((rows + windows) * log(windows)) array operations, in
+(`spans.Spans`). So a row is attached to the O(log windows) nodes of a binary tree over windows that cover its run, and
+a window's result is the fold of the nodes above it. Cost: O((rows + windows) * log(windows)) array operations, in
 O(log) calls of `combine`.
 """
 
@@ -26,11 +27,11 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 State = tuple[npt.NDArray, ...]
-"""One state per row: arrays of equal length."""
+"""The states of rows, one per row: arrays of equal length."""
 
 
 class Overflow(NamedTuple):
-    """Per window whether a result does not fit into its type, and if so, about how much it is."""
+    """Per window, True if a result does not fit into its type, and the approximate result of these."""
 
     beyond: Flags
     about: Floats
@@ -38,12 +39,12 @@ class Overflow(NamedTuple):
 
 @dataclass(frozen=True)
 class WindowRows:
-    """The rows that count somewhere, in (key, time) order, and the windows that each counts in.
+    """The rows that count in a window, in (key, time) order, and the windows that each counts in.
 
     Args:
-        chosen: which of `rows` count somewhere.
-        event_times: per row of `rows` its own time, where it was placed by another one.
-        arrival: per row of `rows` its place in the order of arrival, which breaks ties of time.
+        chosen: flags of the `rows` that count in a window.
+        event_times: per row of `rows`, its own time, if rows were placed by another time.
+        arrival: per row of `rows`, its place in the order of arrival, which breaks ties of time.
     """
 
     rows: SortedRows
@@ -52,15 +53,17 @@ class WindowRows:
     event_times: Ints | None = None
     arrival: Ints | None = None
     overflows: list[Overflow] | None = None
-    """Which results did not fit into their types, in the order in which they were found; None: that is an error."""
+    """The results that did not fit into their types, in the order in which they were found; None: such a result is an
+    error."""
     _read: dict[str, tuple[Spans, pa.Array, Ints]] = field(default_factory=dict, repr=False, compare=False)
 
     def overflow(self, beyond: Flags, about: Floats, refusal: Callable[[float], TidemarkError]) -> None:
-        """Say of which windows a result does not fit into its type, where any: null stands for it.
+        """List the windows, if any, whose result does not fit into its type; the caller makes it null.
 
         Args:
-            about: per window about how much the result is.
-            refusal: what is raised, given that, where an overflow is an error.
+            beyond: flags of these windows.
+            about: per window, the approximate result.
+            refusal: makes, of the first such result, the error that is raised if an overflow is an error.
         """
         if beyond.any():
             if self.overflows is None:
@@ -68,7 +71,7 @@ class WindowRows:
             self.overflows.append(Overflow(beyond, about))
 
     def values(self, column: str) -> tuple[Spans, pa.Array, Ints]:
-        """The rows with a value in `column`: their spans, values, and numbers in `rows`."""
+        """The rows with a value in `column`: their spans, their values, and their numbers in `rows`."""
         if column not in self._read:
             self._read[column] = self._values(column)
         return self._read[column]
@@ -99,21 +102,22 @@ class WindowRows:
 
 
 class Aggregate(ABC):
-    """One output column of a window. Values that are null are passed over; what is left may be nothing."""
+    """One output column of a window. Nulls are passed over, so there may be no value left."""
 
     column: str | None
-    """The column it reads, if any."""
+    """The column that the aggregate reads; None: it reads none."""
 
     @abstractmethod
     def output_type(self, values: pa.DataType) -> pa.DataType:
-        """The type of its result for a column of this type; raises ParameterError for one that it doesn't take."""
+        """The result type for a column of this type. Raises ParameterError for a type that the aggregate doesn't
+        take."""
 
     @abstractmethod
     def evaluate(self, rows: WindowRows) -> pa.Array:
-        """Its value in each window, in the order of windows."""
+        """The result in each window, in the order of windows."""
 
     def refuse(self, values: pa.DataType, expected: str) -> ParameterError:
-        """The refusal of a column type."""
+        """The error for a column type that the aggregate doesn't take; `expected` names those that it takes."""
         return ParameterError(
             expected=f"{expected} for {type(self).__name__.lower()}",
             found=f"column {self.column} of type {values}",
@@ -127,8 +131,8 @@ class Monoid(Aggregate):
     """An aggregate by three functions over whole columns; the way for users to add their own.
 
     `combine` must be associative and commutative *exactly*: with floats, lift to a state that adds without rounding,
-    or keep the results' last bits out of anything that is compared. What depends on order carries it in its state (a
-    time, a value).
+    or do not compare the last bits of results. An aggregate that depends on the order of rows needs that order (a time,
+    a value) in its state.
 
     >>> class Product(Monoid):
     ...     def output_type(self, values): return pa.int64()
@@ -142,15 +146,15 @@ class Monoid(Aggregate):
 
     @abstractmethod
     def lift(self, values: pa.Array) -> State:
-        """The states of single values (no nulls)."""
+        """The states of single values, without nulls."""
 
     @abstractmethod
     def combine(self, left: State, right: State) -> State:
-        """The states of the union, element by element."""
+        """The states of the unions of `left` and `right`, element by element."""
 
     @abstractmethod
     def lower(self, state: State) -> pa.Array:
-        """The results of states, of the output type or one that Arrow casts to it."""
+        """The results of states, in the output type or in one that Arrow casts to it."""
 
     def evaluate(self, rows: WindowRows) -> pa.Array:
         """Fold the states of each window's rows; null where a window has no value."""
@@ -169,7 +173,7 @@ def _take(state: State, at: npt.NDArray) -> State:
 
 
 def _canonical_nodes(spans: Spans, width: int) -> tuple[Ints, Ints]:
-    """Pairs (node, row): each row at the nodes that just cover its windows. Window w is node `width + w`."""
+    """Pairs (node, row): each row at the fewest nodes that cover exactly its windows. Window w is node `width + w`."""
     low, high = spans.first + width, spans.past + width
     rows = np.arange(low.size, dtype=np.int64)
     nodes: list[Ints] = []
@@ -191,7 +195,7 @@ def _canonical_nodes(spans: Spans, width: int) -> tuple[Ints, Ints]:
 
 
 def _fold_runs(monoid: Monoid, state: State, lengths: Ints) -> State:
-    """Fold each run of neighbouring states (`lengths` of them) into one, pair by pair."""
+    """Fold each run of neighbouring states into one, pair by pair; `lengths` are the lengths of the runs."""
     while lengths.size and lengths.max() > 1:
         starts = np.cumsum(lengths) - lengths
         place = np.arange(int(lengths.sum())) - np.repeat(starts, lengths)
@@ -206,7 +210,7 @@ def _fold_runs(monoid: Monoid, state: State, lengths: Ints) -> State:
 
 
 def _fold_spans(monoid: Monoid, lifted: State, spans: Spans) -> tuple[npt.NDArray[np.bool_], State]:
-    """Which windows have a row, and those windows' states."""
+    """Flags of the windows that have a row, and the states of those windows."""
     width = 1 << max(int(spans.n_windows - 1).bit_length(), 0)
     nodes, holders = _canonical_nodes(spans, width)
     by_node = np.argsort(nodes, kind="stable")
@@ -232,5 +236,5 @@ def _fold_spans(monoid: Monoid, lifted: State, spans: Spans) -> tuple[npt.NDArra
 
 
 def columns_read(aggregates: Iterable[Aggregate]) -> list[str]:
-    """The columns that aggregates read, each once."""
+    """The names of the columns that aggregates read, each once."""
     return list(dict.fromkeys(aggregate.column for aggregate in aggregates if aggregate.column is not None))

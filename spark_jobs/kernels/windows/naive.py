@@ -11,7 +11,7 @@ from typing import Any
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 _DECIMALS = Context(prec=200, rounding=ROUND_HALF_UP)
-"""Enough digits that no sum of decimals is rounded, and no quotient where that could show."""
+"""Enough digits that no sum of decimals is rounded, and that rounded quotients give the same results."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Window:
 
 
 Content = dict[Window, list[int]]
-"""The rows (their numbers) that count in each window."""
+"""The numbers of the rows that count in each window."""
 
 
 def _saturate(bound: int) -> int:
@@ -41,7 +41,7 @@ def _saturate(bound: int) -> int:
 
 
 def _fill(rows: Sequence[Row], windows: set[Window]) -> Content:
-    """Which rows count in which of these closed windows; windows of no row are left out."""
+    """The rows that count in each of these closed windows; windows without a row are left out."""
     content = {
         window: [
             number
@@ -54,7 +54,8 @@ def _fill(rows: Sequence[Row], windows: set[Window]) -> Content:
 
 
 def sliding(rows: Sequence[Row], *, size: int, clip_at_zero: bool) -> Content:
-    """Every left window whose own row counts in it, every right window that holds a row; both bounds inclusive."""
+    """Every left window whose own row counts in it, and every right window that contains a row; both bounds are
+    inclusive."""
     windows = set()
     for row in rows:
         start, end = row.time - size, row.time
@@ -68,7 +69,7 @@ def sliding(rows: Sequence[Row], *, size: int, clip_at_zero: bool) -> Content:
 
 
 def sessions(rows: Sequence[Row], *, gap: int) -> Content:
-    """Rows of a key in time order, cut where the distance to the one before is greater than `gap`."""
+    """The rows of a key in time order, cut where the distance to the row before is greater than `gap`."""
     content: Content = {}
     for key in {row.key for row in rows}:
         numbers = [n for n, row in enumerate(rows) if row.key == key and row.min_end <= row.time + gap]
@@ -84,7 +85,7 @@ def sessions(rows: Sequence[Row], *, gap: int) -> Content:
 
 
 def hopping(rows: Sequence[Row], *, size: int, advance: int, offset: int) -> Content:
-    """Every window `[k*advance + offset, +size)` that a row counts in: one that ends after the row's `min_end`."""
+    """Every window `[k*advance + offset, k*advance + offset + size)` over a row that ends after the row's `min_end`."""
     content: Content = {}
     for number, row in enumerate(rows):
         start = (row.time - offset) // advance * advance + offset
@@ -101,7 +102,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def exact_sum(values: Sequence[Any]) -> Any:
-    """The sum without rounding on the way; doubles rounded once at the end."""
+    """The exact sum; for doubles rounded once, at the end."""
     if any(isinstance(value, Decimal) for value in values):
         with localcontext(_DECIMALS):
             return sum(values)
@@ -120,7 +121,7 @@ def _rounded(exact: Fraction) -> float:
 
 
 def exact_variance(values: Sequence[Any]) -> float | None:
-    """The variance of the sample by fractions; None for fewer than two values."""
+    """The variance of the sample, computed in fractions; None for fewer than two values."""
     if len(values) < 2:
         return None
     if not all(map(math.isfinite, values)):
@@ -131,15 +132,15 @@ def exact_variance(values: Sequence[Any]) -> float | None:
 
 
 def _by_value(value: Any) -> tuple[bool, Any]:
-    """NaN last, and -0.0 before 0.0."""
+    """A sort key for values: NaN is last, and -0.0 before 0.0."""
     if _is_nan(value):
         return (True, 0)
     return (False, (value, math.copysign(1, value)) if isinstance(value, float) else value)
 
 
 def mean(values: Sequence[Any], digits: tuple[int, int] | None = None) -> Any:
-    """The exact mean, rounded once: to the nearest double, or of decimals of `digits` (precision, scale) to four more
-    places, halves away from zero."""
+    """The exact mean, rounded once, to the nearest double. With `digits` (precision and scale of decimals), rounded to
+    four more places, halves away from zero."""
     if digits is not None:
         scale = min(digits[1] + 4, 38)
         with localcontext(_DECIMALS):
@@ -157,11 +158,11 @@ VALUE_AGGREGATES: dict[str, Callable[[Sequence[Any]], Any]] = {
     "variance": exact_variance,
     "count_distinct": lambda values: len({"nan" if _is_nan(value) else value for value in values}),
 }
-"""Each takes the values of one window in any order, nulls left out."""
+"""Functions of the values of one window, in any order and without nulls, by the names of aggregates."""
 
 
 def edge(values: Sequence[Any], order: Sequence[tuple], *, last: bool) -> Any:
-    """The value that is first or last by (`order`, value), nulls left out; None for no value."""
+    """The first or last value by (`order`, value), without nulls; None if there is no value."""
     held = [(*place, _by_value(value), value) for place, value in zip(order, values, strict=True) if value is not None]
     if not held:
         return None

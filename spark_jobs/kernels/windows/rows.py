@@ -1,4 +1,4 @@
-"""From an Arrow table in any order to rows sorted by key and time, counting those that can't be in a window."""
+"""From an Arrow table in any order to rows sorted by key and time; counts the rows that can't be in a window."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from spark_jobs.errors import ParameterError
 
 Ints = npt.NDArray[np.int64]
 _DENSE = 8
-"""Integers that lie this close, in numbers to a row, are counted off rather than hashed."""
+"""Integers with a range of at most this many numbers per row get their codes from an array, not by hashing."""
 NullValues = Literal["skip_row", "skip_value"]
-"""A null in a column that an aggregate reads: the row counts nowhere, or this aggregate passes over it (as in SQL)."""
+"""Treatment of a null in a column that an aggregate reads: the row counts nowhere, or only this aggregate passes over
+it (as in SQL)."""
 
 
 @dataclass(frozen=True)
 class SkippedRows:
-    """Rows that count in no window, by the first reason that holds; `late_rows` are late for all their windows."""
+    """Numbers of rows that count in no window, each under the first reason that applies; `late_rows` are late for all
+    their windows."""
 
     null_key: int = 0
     null_time: int = 0
@@ -40,7 +42,7 @@ class SkippedRows:
 class SortedRows:
     """The rows of `table` that can count: row `i` is the table's row `order[i]`, at `times[i]`, of key `group[i]`.
 
-    `keys` has one row per key, ascending; key k has the rows `offsets[k] .. offsets[k+1]-1`.
+    `keys` has one row per key, ascending; key k has the rows `offsets[k] .. offsets[k+1]-1`. Times are in ticks.
     """
 
     table: pa.Table
@@ -53,11 +55,11 @@ class SortedRows:
     left_out: dict[str, pa.Table] = field(default_factory=dict)
     """The rows that can't count, by reason."""
     in_place: bool = False
-    """Whether `order` is 0, 1, 2, …: the table was sorted already."""
+    """True if `order` is 0, 1, 2, …: the table was sorted already."""
 
     @property
     def group(self) -> Ints:
-        """Per row the number of its key."""
+        """Per row, the number of its key."""
         return np.repeat(np.arange(self.offsets.size - 1, dtype=np.int64), np.diff(self.offsets))
 
     def ticks(self, column: str | None) -> Ints | None:
@@ -65,8 +67,8 @@ class SortedRows:
         return None if column is None else as_ticks(pa.chunked_array([self.column(column)]))
 
     def places(self, *columns: str | None) -> Ints | None:
-        """int64 numbers that order as the values of these columns do, the first column first and nulls first, in row
-        order; None for no column."""
+        """int64 numbers, in row order, that sort as the values of these columns: by the first column first, nulls
+        first. None without a column."""
         keys = [order_keys(self.column(column)) for column in columns if column is not None]
         if len(keys) < 2:
             return keys[0] if keys else None
@@ -76,7 +78,7 @@ class SortedRows:
         return places
 
     def column(self, name: str, taken: Ints | None = None) -> pa.Array:
-        """The values of a column, of all rows or of those taken, in row order."""
+        """The values of a column in row order, for all rows or for those with the numbers `taken`."""
         values = _flat(self.table.column(name))
         if taken is not None:
             return values.take(pa.array(taken if self.in_place else self.order[taken]))
@@ -88,7 +90,7 @@ class SortedRows:
 
 
 def own(values: pa.Array | pa.ChunkedArray) -> npt.NDArray:
-    """Numbers without nulls as a writable array: numba would compile each kernel anew for Arrow's read-only ones."""
+    """Numbers without nulls as a writable array. For Arrow's read-only arrays numba would compile each kernel anew."""
     return np.require(values.to_numpy(zero_copy_only=False), requirements=["C", "W"])
 
 
@@ -107,7 +109,7 @@ def as_ticks(column: pa.ChunkedArray) -> Ints:
 
 
 def order_keys(values: pa.Array) -> Ints:
-    """int64 numbers that order as the values do: nulls first, NaN after every number, -0.0 before 0.0, strings by code
+    """int64 numbers that sort as the values: nulls first, NaN after every number, -0.0 before 0.0, strings by code
     point."""
     if values.null_count:
         places = np.zeros(len(values), np.int64)
@@ -155,7 +157,7 @@ def encode(values: pa.Array) -> tuple[Ints, pa.Array]:
 
 @njit(cache=True, nogil=True)
 def _dense_codes(numbers: Ints, least: int, width: int) -> tuple[Ints, Ints]:
-    """Codes of numbers that lie within `width` from `least`, and the distinct ones in ascending order."""
+    """Codes of numbers from `least` to `least + width - 1`, and the distinct numbers in ascending order."""
     code = np.full(width, -1, np.int64)
     for row in range(numbers.size):
         code[numbers[row] - least] = 0
@@ -173,7 +175,7 @@ def _dense_codes(numbers: Ints, least: int, width: int) -> tuple[Ints, Ints]:
 
 
 def _numbered(values: list[Any]) -> tuple[Ints, list[int]]:
-    """The number of each nested value, by its text, and a row of each number."""
+    """The number of each nested value, in the order of the values' texts, and for each number a row that has it."""
     texts = [repr(value) for value in values]
     seen = {text: row for row, text in enumerate(texts)}
     number = {text: place for place, text in enumerate(sorted(seen))}
@@ -225,16 +227,16 @@ def sorted_order(codes: Ints, times: Ints) -> Ints | None:
     bits = int(times.size - 1).bit_length()
     if places >> (63 - bits):
         return np.argsort(place)
-    # numbers sort several times faster than their permutation: the row's number rides in the low bits
+    # numbers sort several times faster than their permutation, so the row's number is put in the low bits
     packed = (place << bits) | np.arange(times.size, dtype=np.int64)
     packed.sort()
     return packed & ((1 << bits) - 1)
 
 
 def settle_ties(group: Ints, times: Ints, columns: Iterable[pa.Array | Ints | None]) -> Ints:
-    """The permutation that sorts rows by (group, time) and then by these columns, the first one first.
+    """The permutation that sorts rows by (group, time) and then by these columns, by the first one first.
 
-    A column is looked at only if rows share everything before it, and for these rows alone. None: no such column.
+    A column is read only for rows that are equal in all columns before it. None stands for a missing column.
     """
     order = np.arange(times.size, dtype=np.int64)
     if np.any((group[1:] == group[:-1]) & (times[1:] < times[:-1])):
@@ -254,18 +256,18 @@ def settle_ties(group: Ints, times: Ints, columns: Iterable[pa.Array | Ints | No
 
 
 def _changes(values: Ints) -> npt.NDArray[np.bool_]:
-    """Whether each value differs from the one before; true for the first."""
+    """True for each value that differs from the value before, and for the first."""
     return np.append([True], values[1:] != values[:-1])[: values.size]
 
 
 def _tied(places: Ints, opens: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Of runs that begin where `opens` says: the places in runs of several rows, and the number of each one's run."""
+    """The places in runs of several rows, and the number of each place's run. Runs begin where `opens` is True."""
     alone = opens & np.append(opens[1:], True)[: opens.size]
     return places[~alone], np.cumsum(opens)[~alone]
 
 
 def _mask(table: pa.Table, columns: Collection[str]) -> pa.Array | None:
-    """Which rows have no null in these columns; None: all."""
+    """Booleans of the rows without a null in these columns; None: all rows."""
     valid = None
     for name in columns:
         column = table.column(name)
@@ -277,10 +279,10 @@ def _mask(table: pa.Table, columns: Collection[str]) -> pa.Array | None:
 def able_rows(
     table: pa.Table, key: list[str], time: str, required: Collection[str], drop_negative: bool
 ) -> tuple[pa.Table, dict[str, pa.Table]]:
-    """The rows of a table that can count, and those that can't by the first reason that holds.
+    """The rows of a table that can count, and those that can't, by the first reason that applies.
 
     Args:
-        required: columns in which a null makes the row count nowhere.
+        required: columns in which a null keeps the row out of every window.
         drop_negative: leave out rows with a time before 0.
     """
     left_out: dict[str, pa.Table] = {}
@@ -306,11 +308,11 @@ def sort_rows(
     drop_negative: bool = False,
     placed: str | None = None,
 ) -> SortedRows:
-    """Sort a table by key and time, leaving out and counting the rows that can't count.
+    """Sort a table by key and time. Rows that can't count are left out and counted.
 
     Args:
-        required, drop_negative: which rows can't count, see `able_rows`.
-        placed: the column of times to sort by, where that is not `time` itself.
+        required, drop_negative: the rows that can't count, see `able_rows`.
+        placed: the column of times to sort by, if that is not `time` itself.
     """
     table, left_out = able_rows(table, key, time, required, drop_negative)
     ticks = as_ticks(table.column(placed or time))

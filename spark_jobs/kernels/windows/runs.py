@@ -1,8 +1,8 @@
 """Rows in any order to rows sorted by key and time, within a budget of memory: sorted runs that are merged.
 
-Rows that fit into the budget are sorted where they are. Beyond, each fill of the budget is sorted and put away as a
-run, and the runs are merged from their beginnings; many runs first some at a time, so that merging keeps to the budget,
-too. What comes out is the same, whatever the budget.
+Rows that fit into the budget are sorted in memory. If they do not fit, each fill of the budget is sorted and stored as
+a run, and the runs are merged from their beginnings. Many runs are first merged in groups, so that merging keeps to the
+budget, too. The result is the same for every budget.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .rows import able_rows, as_ticks, group_rows, sort_rows, sorted_order
 
 Ints = npt.NDArray[np.int64]
 _PARTS = 4
-"""Merged rows come in parts of this many to a chunk, as their number varies."""
+"""Chunks of merged rows, whose number varies, are cut into parts of at most 1/_PARTS of the rows asked for."""
 _MOST_BATCH_ROWS = 4096
-"""Of a run, read at a time."""
+"""The most rows of a run that are read at a time."""
 _MANY_RUNS = 32
-"""Batches are so small that one of each of so many runs fits into the budget; more are merged in several passes."""
+"""The most runs that are merged at once: a batch of each of them fits into the budget. More need several passes."""
 
 
 class RowSorter:
-    """Takes rows table by table, and gives those that can count back in the order (key, time)."""
+    """Takes rows table by table, and returns the rows that can count in the order (key, time)."""
 
     def __init__(
         self,
@@ -39,24 +39,24 @@ class RowSorter:
         drop_negative: bool = False,
         held_as: str = "rows",
     ) -> None:
-        """`required`, `drop_negative`: which rows can't count, see `rows.sort_rows`; `held_as`: see
-        `MemoryUse.holds`."""
+        """Make a sorter without rows. `required`, `drop_negative`: the rows that can't count, see `rows.sort_rows`;
+        `held_as`: the name of the use in `MemoryUse.holds`."""
         self._key, self._time, self._required, self._drop_negative = key, time, required, drop_negative
         self._budget, self._store, self._held_as = budget, store, held_as
         self._taken_bytes = self._taken_rows = 0
         self._held: list[pa.Table] = []
         self._held_bytes = self._held_rows = 0
         self._runs: list[list[Iterator[pa.Table]]] = []
-        """By how often their rows have been merged."""
+        """The runs by level: by the number of times that their rows have been merged."""
         self._batch_rows = 0
         self._beside: RowSorter | None = None
 
     def share_with(self, other: RowSorter) -> None:
-        """Keep to one budget, this one's and the other's being the same: what holds more is flushed."""
+        """Keep to one budget, which both sorters have. The sorter with more bytes in memory is flushed first."""
         self._beside, other._beside = other, self
 
     def add(self, rows: pa.Table) -> None:
-        """Take rows in; what is held may be flushed before."""
+        """Take rows; the rows that are in memory may be flushed before."""
         rows = able_rows(rows, self._key, self._time, self._required, self._drop_negative)[0]
         if not rows.num_rows:
             return
@@ -84,14 +84,14 @@ class RowSorter:
             max(sorters, key=lambda sorter: sorter._held_bytes)._flush()
 
     def row_bytes(self) -> int:
-        """Bytes of one row, on average."""
+        """The average number of bytes of a row, rounded up."""
         return self._taken_bytes // max(self._taken_rows, 1) + 1
 
     def _holds(self, n_bytes: int) -> None:
         self._budget.use.holds(**{self._held_as: n_bytes})
 
     def chunks(self, most_rows: int) -> Iterator[pa.Table]:
-        """All rows in the order (key, time); nothing may be added any more."""
+        """All rows in the order (key, time), in chunks of at most `most_rows`; afterwards no rows may be added."""
         if not self._runs:
             yield from self._sorted_chunks(most_rows)
             return
@@ -104,7 +104,7 @@ class RowSorter:
                 yield chunk.slice(begin, part)
 
     def _flush(self) -> None:
-        """Put away what is held as a sorted run."""
+        """Store the rows that are in memory as a sorted run."""
         if not self._held:
             return
         use = self._budget.use
@@ -116,11 +116,12 @@ class RowSorter:
         self._holds(0)
 
     def _rows_of_a_run(self, row_bytes: int, runs: int) -> int:
-        """Of runs that are merged; two sorters may merge at the same time."""
+        """The number of rows of each run in memory while `runs` runs are merged; two sorters that share a budget may
+        merge at the same time."""
         return self._budget.rows_of_a_run(row_bytes, runs if self._beside is None else 2 * runs)
 
     def _put_away(self, run: Iterator[pa.Table], level: int) -> None:
-        """Keep a run; as many of a level as can be read at once become one of the next."""
+        """Add a run to a level. Once a level has _MANY_RUNS runs, they are merged into one run of the next level."""
         if level == len(self._runs):
             self._runs.append([])
         self._runs[level].append(run)
@@ -128,7 +129,7 @@ class RowSorter:
             self._join(level)
 
     def _join(self, level: int) -> None:
-        """Make the runs of a level into one of the next."""
+        """Merge the runs of a level into one run of the next level."""
         runs, self._runs[level] = self._runs[level], []
         batch = self._batch_rows
         whole = (chunk.slice(n, batch) for chunk in self._merged(runs) for n in range(0, chunk.num_rows, batch))
@@ -136,13 +137,13 @@ class RowSorter:
 
     def _merged(self, runs: list[Iterator[pa.Table]]) -> Iterator[pa.Table]:
         row_bytes = self.row_bytes()
-        # a run is read batch by batch: what is held passes what is wanted by less than one
+        # a run is read batch by batch, so up to a batch more than asked for is in memory
         rows = max(self._rows_of_a_run(row_bytes, len(runs)) - self._batch_rows, 1)
         self._holds(self._budget.sorting_bytes(row_bytes, 1) * (rows + self._batch_rows) * len(runs))
         return merged(runs, key=self._key, time=self._time, rows_of_a_run=rows)
 
     def _sorted_chunks(self, most_rows: int) -> Iterator[pa.Table]:
-        """What is held, in order; it is not held any more."""
+        """The rows that are in memory, in order; the sorter gives them up."""
         if not self._held:
             return
         table = pa.concat_tables(self._held).combine_chunks()
@@ -154,7 +155,7 @@ class RowSorter:
 
 
 class _Run:
-    """The part of a run that is in memory."""
+    """A run of sorted rows: its part in memory (`head`), and the rest."""
 
     def __init__(self, rest: Iterator[pa.Table]) -> None:
         self.head: pa.Table | None = None
@@ -162,7 +163,7 @@ class _Run:
         self._rest = rest
 
     def fill(self, n_rows: int) -> int:
-        """Hold at least so many rows, or all that are left; returns how many."""
+        """Read until at least `n_rows` rows are in memory, or all that are left. Returns their number."""
         parts = [] if self.head is None else [self.head]
         held = sum(part.num_rows for part in parts)
         while held < n_rows and not self.exhausted:
@@ -177,7 +178,7 @@ class _Run:
 
 
 def merged(runs: list[Iterator[pa.Table]], *, key: list[str], time: str, rows_of_a_run: int) -> Iterator[pa.Table]:
-    """Merge runs that are each sorted by (key, time); holds about `rows_of_a_run` rows of each."""
+    """Merge runs that are each sorted by (key, time), with about `rows_of_a_run` rows of each in memory."""
     live = [_Run(run) for run in runs]
     while True:
         live = [run for run in live if run.fill(rows_of_a_run)]
@@ -185,7 +186,7 @@ def merged(runs: list[Iterator[pa.Table]], *, key: list[str], time: str, rows_of
         if not heads:
             return
         at = _first_to_end(live, heads, key, time)
-        # a run that begins beyond the bound has nothing to give yet
+        # a run that begins beyond the bound contributes no row yet
         taking = list(range(len(live))) if at is None else _beginning_within(heads, at, key, time)
         table = pa.concat_tables([heads[n] for n in taking]).combine_chunks()
         sizes = np.array([heads[n].num_rows for n in taking])
@@ -210,14 +211,15 @@ def _prefix(table: pa.Table, key: list[str], time: str, bound: int | None) -> In
 
 
 def _places(rows: list[pa.Table], key: list[str], time: str) -> list[tuple[int, int]]:
-    """The place of single rows in the order (key, time)."""
+    """The places in the order (key, time) of rows, each given as a table of one row."""
     table = pa.concat_tables([row.select([*key, time]) for row in rows]).combine_chunks()
     codes, ticks = group_rows(table, key)[0], as_ticks(table.column(time))
     return list(zip(codes.tolist(), ticks.tolist(), strict=True))
 
 
 def _first_to_end(live: list[_Run], heads: list[pa.Table], key: list[str], time: str) -> int | None:
-    """The run, of those with more to come, whose part in memory ends first: rows up to there are all in memory."""
+    """The run whose part in memory ends first, of the runs with more rows to read. All rows up to that end are in
+    memory. None if all runs were read to their ends."""
     going_on = [n for n, run in enumerate(live) if not run.exhausted]
     if not going_on:
         return None
@@ -226,7 +228,7 @@ def _first_to_end(live: list[_Run], heads: list[pa.Table], key: list[str], time:
 
 
 def _beginning_within(heads: list[pa.Table], at: int, key: list[str], time: str) -> list[int]:
-    """The runs whose first row is not beyond the last row of run `at`."""
+    """The runs whose first row in memory is not beyond the last row in memory of run `at`."""
     *places, bound = _places(
         [*(head.slice(0, 1) for head in heads), heads[at].slice(heads[at].num_rows - 1)], key, time
     )

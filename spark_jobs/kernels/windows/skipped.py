@@ -1,4 +1,4 @@
-"""What does not count, by name: rows without a window, and pairs of a late row and a window that had closed."""
+"""The rows that do not count, by reason: rows without a window, and pairs of a late row and a window that had closed."""
 
 from __future__ import annotations
 
@@ -22,34 +22,36 @@ _LEAST = -(2**63)
 
 
 class Skips(ABC):
-    """What one kind of windows leaves out, of rows in any order."""
+    """Finds the rows that one kind of windows leaves out; see `skipped_table` for the result."""
 
     windows_a_row: int
-    """The most windows that a row may be late for."""
+    """The greatest number of windows that a row may be late for."""
 
     @abstractmethod
     def told_at_once(self, table: pa.Table) -> tuple[list[pa.Table], pa.Table | None]:
-        """What is told of rows each by itself, and the rows that can't be told of without others of their key."""
+        """Tables of the skipped rows that are found row by row, and the rows that need other rows of their key (None:
+        no such rows). The table's rows may be in any order."""
 
     @abstractmethod
     def stream(self, chunks: Iterator[pa.Table], most_rows: int) -> Iterator[pa.Table]:
-        """What is told of the other rows, which come in the order (key, time), about `most_rows` at a time."""
+        """Tables of the skipped rows among the other rows, which come in the order (key, time); about `most_rows` are
+        processed at a time."""
 
 
 @dataclass(frozen=True)
 class SpanSkips(Skips):
-    """What windows leave out that follow from the times of rows, see `skipped_table`."""
+    """Finds the rows that windows of a `SpanKind` leave out; see `skipped_table`."""
 
     kind: SpanKind
     inputs: Inputs
 
     @property
     def windows_a_row(self) -> int:  # type: ignore[override]
-        """As the kind has it."""
+        """The kind's own number of windows a row."""
         return self.kind.windows_a_row
 
     def told_at_once(self, table: pa.Table) -> tuple[list[pa.Table], pa.Table | None]:
-        """Rows that can't count; lateness for a session is a row's own matter, too."""
+        """Rows that can't count, and for sessions late rows: their lateness does not depend on other rows, either."""
         able, unable = unable_rows(table, self.kind, self.inputs)
         if self.inputs.min_end is None:
             return unable, None
@@ -58,28 +60,28 @@ class SpanSkips(Skips):
         return unable, able
 
     def stream(self, chunks: Iterator[pa.Table], most_rows: int) -> Iterator[pa.Table]:
-        """Pairs of a late row and a window, and rows in no window."""
+        """Pairs of a late row and a window, and late rows that are in no window."""
         return late_stream(chunks, self.kind, self.inputs, most_rows=most_rows)
 
 
 @dataclass(frozen=True)
 class AdaptiveSkips(Skips):
-    """What adaptive windows leave out: rows that can't count (`null_key`, `null_time`, `null_value`: an id, a vector or
-    a size), rows late for their cell (`late` and `late_row`, as of sessions), and rows whose id another row of the cell
-    has that counts (`repeated_id`). None has bounds."""
+    """Finds the rows that adaptive windows leave out; none of them has bounds. These are rows that can't count
+    (`null_key`, `null_time`, `null_value`: an id, a vector or a size), rows late for their cell (`late` and `late_row`,
+    as for sessions), and rows with the id of another row of the cell that counts (`repeated_id`)."""
 
     kind: Adaptive
     inputs: Inputs
     windows_a_row = 1
 
     def told_at_once(self, table: pa.Table) -> tuple[list[pa.Table], pa.Table | None]:
-        """Rows that can't count; the others are told of beside the rows of their cell."""
+        """Rows that can't count; all others need the rows of their cell."""
         able, left_out = able_rows(table, self.inputs.key, self.inputs.time, self.kind.deltas.columns(), False)
         time_type = table.schema.field(self.inputs.time).type
         return [with_bounds(rows, None, reason, time_type) for reason, rows in left_out.items()], able
 
     def stream(self, chunks: Iterator[pa.Table], most_rows: int) -> Iterator[pa.Table]:
-        """Late rows and repeated ones, of whole cells at a time."""
+        """Late rows and rows with a repeated id, found in whole cells at a time."""
 
         reset = self.kind.cuts.reset
 
@@ -98,7 +100,7 @@ class AdaptiveSkips(Skips):
         return in_portions(chunks, work, finish, most_rows=most_rows)
 
     def _skipped(self, counting: Counting, n: int) -> pa.Table:
-        """Of the first `n` rows."""
+        """The late rows and those with a repeated id among the first `n` rows."""
         rows = counting.rows
         late, repeated = ~counting.punctual[:n], counting.punctual[:n] & ~counting.chosen[:n]
         return pa.concat_tables(
@@ -108,7 +110,7 @@ class AdaptiveSkips(Skips):
 
 
 def skips_of(kind: Kind, inputs: Inputs) -> Skips:
-    """What windows of a kind leave out."""
+    """The finder of the rows that windows of a kind leave out."""
     if isinstance(kind, Adaptive):
         return AdaptiveSkips(kind, inputs)
     assert isinstance(kind, SpanKind), "there are no others"
@@ -116,19 +118,20 @@ def skips_of(kind: Kind, inputs: Inputs) -> Skips:
 
 
 def skipped_table(table: pa.Table, kind: SpanKind, inputs: Inputs) -> pa.Table:
-    """What does not count: the table's columns, `window_start`, `window_end`, `reason`.
+    """The rows that do not count: the table's columns, `window_start`, `window_end`, `reason`.
 
-    One row for each row that can't count (`null_key`, `null_time`, `null_value`, `negative_time`; no bounds), and one
-    for each pair of a late row and a window that it is too late for (`late`): a window of the definition with no row
-    late that holds the row's time and whose last instant is before the row's `min_end`. Rows late for their session
-    have no bounds. A row that is in no window, being late, is there once more, without bounds: `late_row`.
+    There is one row, without bounds, for each row that can't count (`null_key`, `null_time`, `null_value`,
+    `negative_time`). There is one row for each pair of a late row and a window that it is too late for (`late`). Such a
+    window exists when no row is taken as late, contains the row's time, and has its last instant before the row's
+    `min_end`. Rows late for their session have no bounds. A late row that is in no window occurs once more, without
+    bounds: `late_row`.
     """
     able, unable = unable_rows(table, kind, inputs)
     return pa.concat_tables([*unable, late_table(able, kind, inputs)])
 
 
 def unable_rows(table: pa.Table, kind: SpanKind, inputs: Inputs) -> tuple[pa.Table, list[pa.Table]]:
-    """The rows that can count, and what `skipped_table` tells of those that can't."""
+    """The rows that can count, and the rows of `skipped_table` for those that can't."""
     required = kind.required(inputs.aggregates)
     able, left_out = able_rows(table, inputs.key, inputs.time, required, kind.drop_negative)
     time_type = table.schema.field(inputs.time).type
@@ -136,7 +139,7 @@ def unable_rows(table: pa.Table, kind: SpanKind, inputs: Inputs) -> tuple[pa.Tab
 
 
 def late_table(able: pa.Table, kind: SpanKind, inputs: Inputs) -> pa.Table:
-    """What `skipped_table` tells of rows that can count but are late."""
+    """The rows of `skipped_table` for rows that can count but are late."""
     rows = kind.sorted_rows(able, inputs)
     return _late(rows, kind, inputs, np.ones(rows.times.size, np.bool_))
 
@@ -148,13 +151,14 @@ def late_stream(
     *,
     most_rows: int,
 ) -> Iterator[pa.Table]:
-    """`late_table` of chunks of rows that can count, in the order (key, time); for windows of a bounded reach.
+    """The tables of `late_table` for chunks of rows that can count, in the order (key, time); only for kinds with a
+    `halo`.
 
-    A row is told of once no row to come bears on any window over it. Rows that bear on windows over later ones are
+    A row is listed once no later row can change a window over it. Rows that can change windows over later rows are
     carried over.
 
     Args:
-        most_rows: how many rows are worked on at a time, unless more are within reach of one.
+        most_rows: the number of rows processed at a time, unless more are within reach of one row.
     """
     assert kind.halo is not None
     reach = sum(kind.halo)
@@ -175,7 +179,7 @@ def late_stream(
 
 
 def _told_first(rows: SortedRows, carried: Carried | None) -> npt.NDArray[np.bool_]:
-    """All rows but those of the first key that have been told of."""
+    """Flags of all rows except those of the first key that have been listed already."""
     asked = np.ones(rows.times.size, np.bool_)
     if carried is not None:
         asked[: rows.offsets[1]] = rows.times[: rows.offsets[1]] >= carried.before
@@ -183,7 +187,7 @@ def _told_first(rows: SortedRows, carried: Carried | None) -> npt.NDArray[np.boo
 
 
 def _late(rows: SortedRows, kind: SpanKind, inputs: Inputs, told: npt.NDArray[np.bool_]) -> pa.Table:
-    """Of the rows `told` alone."""
+    """The table of late rows and their windows, only for the rows that `told` flags."""
     least = rows.ticks(inputs.min_end)
     if least is None or not np.any(least > rows.times):
         return with_bounds(rows.table.slice(0, 0), None, "", rows.time_type)
@@ -203,7 +207,7 @@ def _late(rows: SortedRows, kind: SpanKind, inputs: Inputs, told: npt.NDArray[np
 
 def _late_pairs(spans: Spans, last: Ints, least: Ints) -> tuple[Ints, Ints]:
     """Pairs (row, window): the windows over each row that end too early for it, which come first in its span."""
-    # last instants rise within a span but not from key to key: each row's own run is searched by halves
+    # last instants ascend within a span but not from key to key, so a binary search is made in each row's span
     low, high = spans.first.copy(), spans.past.copy()
     while np.any(low < high):
         middle = (low + high) >> 1

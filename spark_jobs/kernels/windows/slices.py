@@ -1,15 +1,15 @@
-"""Keys with too many rows for one task, cut by time into slices that are worked on apart, exactly.
+"""Hot keys, which have too many rows for one task: cut by time into slices that are processed apart, with exact results.
 
 The times of a hot key are cut into cells of one length; rows before and after the sampled times join the first and the
-last. Slices are told apart by how a kind's windows lie in time:
+last cell. The cut into slices depends on how a kind's windows lie in time:
 
-    it has a grain      cells are cut at its instants, which nothing crosses: no row is in two slices
+    it has a grain      cells are cut at its instants, which no window crosses: no row is in two slices
     it has a halo       a slice gets the rows within a halo of its cell, makes all windows near, and keeps those that
                         start in it
     neither (sessions)  slices are cut at breaks, which no window crosses: at most one a cell, between two neighbouring
                         rows found in the data
 
-A slice is named by one number: `number * SLICES` of the key, plus its place; 0 for all rows of other keys.
+A slice has one number: `number * SLICES` of the key, plus its place. All rows of other keys have 0.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ Ints = npt.NDArray[np.int64]
 Halo = tuple[int, int]
 SLICE_COLUMN = "__slice"
 SLICES = 1024
-"""More than the cells of one key."""
+"""An upper bound of the cells of one key, which has fewer."""
 _LEAST_HALOS = 8
-"""A slice is at least as many halos long: its copies are at most an eighth of its rows."""
+"""The least length of a slice in halos, so that a slice has few copies of rows: about an eighth of its rows."""
 _LEAST = -(2**63)
 
 
 @dataclass(frozen=True)
 class HotKey:
-    """How the times of one hot key are cut.
+    """A hot key, and the cut of its times into slices.
 
     Args:
-        hashed: hash of the key; keys that share it are cut alike, which changes nothing.
-        number: 1 or more, unique among hot keys.
-        low: the first cell's start.
-        length: of a cell, 1 or more.
-        cells: how many there are, 2 .. SLICES - 1.
-        breaks: per cell the first time of a slice that begins in it, if any; None: cells are slices.
+        hashed: hash of the key. Keys with the same hash are cut alike, which does not change results.
+        number: number of the key, 1 or more, unique among hot keys.
+        low: start of the first cell.
+        length: length of a cell in ticks, 1 or more.
+        cells: number of cells, 2 .. SLICES - 1.
+        breaks: per cell, the first time of the slice that begins in it, if one does; None: cells are slices.
     """
 
     hashed: int
@@ -60,15 +60,15 @@ class HotKey:
 
     @property
     def slices(self) -> int:
-        """How many slices there are: of cells each is one, of breaks each ends one."""
+        """The number of slices: that of the cells, or one more than that of the breaks."""
         return self.cells if self.breaks is None else 1 + sum(at is not None for at in self.breaks)
 
     def cell(self, times: Ints) -> Ints:
-        """The cell of each time."""
+        """The number of the cell of each time; times outside of all cells are in the first or the last one."""
         return (np.clip(times, self.low, self.top) - self.low) // self.length
 
     def broken_before(self) -> list[int]:
-        """Per cell the number of slices that begin in earlier cells."""
+        """Per cell, the number of slices that begin in earlier cells."""
         assert self.breaks is not None
         found = [at is not None for at in self.breaks]
         return [sum(found[:cell]) for cell in range(self.cells)]
@@ -76,34 +76,35 @@ class HotKey:
 
 @dataclass(frozen=True)
 class OwnSlice:
-    """Tells what lies in the slice that holds it, which SLICE_COLUMN names, from the copies in a halo."""
+    """A filter for windows and rows that start in their own slice, named by SLICE_COLUMN; the others are copies from a
+    halo."""
 
     hot: tuple[HotKey, ...]
 
     def __call__(self, windows: pa.Table) -> npt.NDArray[np.bool_]:
-        """Which of these windows start in their slice."""
+        """Flags of the windows that start in their own slice."""
         return self.at(windows, "window_start")
 
     def at(self, table: pa.Table, time: str) -> npt.NDArray[np.bool_]:
-        """Which rows of a table have this time in their slice."""
+        """Flags of the rows of a table whose `time` column is in their own slice."""
         slices, times = as_ticks(table.column(SLICE_COLUMN)), as_ticks(table.column(time))
         own = np.ones(times.size, np.bool_)
         for key in self.hot:
             of_key = np.flatnonzero(slices // SLICES == key.number)
-            # slices that end at breaks hold no copies
+            # slices that end at breaks have no copies
             if of_key.size and key.breaks is None:
                 own[of_key] = key.cell(times[of_key]) == slices[of_key] % SLICES
         return own
 
 
 def copied(kind: Kind) -> Halo | None:
-    """How far before and after a row the slices reach that get it; None: slices end at breaks."""
+    """The distances before and after a row within which slices get a copy of it; None: slices end at breaks."""
     return kind.halo if kind.grain is None else (0, 0)
 
 
 def cells_of(kind: Kind, *, rows: int, rows_a_slice: int, low: int, high: int) -> tuple[int, int, int]:
-    """Start, length and number of the cells of a key with about so many rows from `low` to `high`; one cell: not to be
-    cut."""
+    """The start, length and number of the cells of a key with about `rows` rows from `low` to `high`. One cell: the key
+    is not cut."""
     halo, grain = copied(kind), kind.grain
     wanted = max(min(-(-rows // rows_a_slice), SLICES - 1), 1)
     if grain is not None and low - grain.length >= _LEAST:
@@ -118,13 +119,13 @@ def cells_of(kind: Kind, *, rows: int, rows_a_slice: int, low: int, high: int) -
 
 
 def in_slices(hot: tuple[HotKey, ...], halo: Halo | None, hashed: Ints, *times: Ints) -> tuple[Ints, Ints]:
-    """Places of rows, once for each slice that a row bears on, and those slices.
+    """The places of rows, once for each slice that needs the row, and the numbers of those slices.
 
     Args:
         hot: the keys that are cut.
         halo: see `copied`.
-        hashed: per row its key as one number.
-        times: per row the ticks at which it may count; where slices end at breaks, the first of them tells.
+        hashed: per row, the hash of its key.
+        times: per row, the ticks at which it may count. If slices end at breaks, only the first array is used.
     """
     places = [np.flatnonzero(~np.isin(hashed, np.array([key.hashed for key in hot], np.int64)))]
     slices = [np.zeros(places[0].size, np.int64)]
@@ -140,13 +141,13 @@ def in_slices(hot: tuple[HotKey, ...], halo: Halo | None, hashed: Ints, *times: 
 
 
 def _slice_at_breaks(key: HotKey, times: Ints) -> Ints:
-    """How many breaks there are up to each time."""
+    """The number of breaks up to each time, which is the place of its slice."""
     breaks = np.array([at for at in key.breaks or () if at is not None], np.int64)
     return np.searchsorted(breaks, times, side="right")
 
 
 def _cells_near(key: HotKey, halo: Halo, times: list[Ints]) -> tuple[Ints, Ints]:
-    """Places of rows, once for each cell within reach of one of their times, and those cells."""
+    """The places of rows, once for each cell within a halo of one of their times, and the numbers of those cells."""
     before, after = halo
     places, cells = [], []
     for of_time in times:

@@ -1,4 +1,4 @@
-"""Which rows count in which windows: the one shape in which every kind of window hands its rows to every aggregate.
+"""Spans: the windows that each row counts in, in the one form that all kinds return and all aggregates read.
 
 Windows of a table are numbered 0 .. n_windows-1 in the order (key, start). A row counts in a contiguous run of them:
 
@@ -22,14 +22,14 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Settled:
-    """What later rows of a key leave alone, and what is needed for the rest."""
+    """The windows of a key that later rows can't change, and the rows that the other windows need."""
 
     before: int
-    """No row to come bears on windows that start earlier."""
+    """Later rows change no window that starts before this time."""
     rows_from: int
     """Windows that start at `before` or later need no row before this time."""
     number: int = 0
-    """Of windows that are numbered within a cell: the number of the first that starts at `before` or later."""
+    """For windows that are numbered within a cell: the number of the first one that starts at `before` or later."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Spans:
 
     @cached_property
     def in_order(self) -> bool:
-        """Whether rows enter in the order in which they leave: true unless a row is late for some of its windows."""
+        """True if rows enter windows in the order in which they leave them; so if no row is late for some of its
+        windows only."""
         return bool(np.all(self.first[1:] >= self.first[:-1]))
 
     @cached_property
@@ -60,7 +61,8 @@ class Spans:
     def between(
         self, begin: int, end: int, wanted: npt.NDArray[np.bool_] | None = None
     ) -> tuple[Spans, npt.NDArray[np.bool_]]:
-        """The spans over the windows `begin .. end-1` alone (the `wanted` ones of them), and which rows have one."""
+        """The spans over the windows `begin .. end-1` alone (only the `wanted` ones, unless None), and flags of the
+        rows that have such a span."""
         first, past = (np.clip(part, begin, end) - begin for part in (self.first, self.past))
         n_windows = end - begin
         if wanted is not None:
@@ -70,24 +72,24 @@ class Spans:
         return Spans(first[held], past[held], n_windows), held
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> Spans:
-        """The spans of the chosen rows alone, over the same windows."""
+        """The spans of the chosen rows only, over the same windows."""
         return Spans(self.first[chosen], self.past[chosen], self.n_windows)
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows of many keys in the order (key, start): `group` numbers the key, bounds are in ticks."""
+    """Windows of many keys in the order (key, start): `group` is the number of the key, bounds are in ticks."""
 
     group: Ints
     start: Ints
     end: Ints
 
     def between(self, begin: int, end: int) -> Windows:
-        """The windows `begin .. end-1` alone."""
+        """The windows numbered `begin .. end-1`."""
         return Windows(self.group[begin:end], self.start[begin:end], self.end[begin:end])
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> Windows:
-        """The chosen windows alone."""
+        """The windows that `chosen` flags."""
         return Windows(self.group[chosen], self.start[chosen], self.end[chosen])
 
 
@@ -95,7 +97,7 @@ def settle(windows: Windows, first: Ints, past: Ints) -> tuple[Windows, Spans, n
     """Drop candidate windows that no row counts in, and rows that count in no window.
 
     Returns:
-        The windows left, the spans of the rows left, and which rows those are.
+        The windows left, the spans of the rows left, and flags of those rows.
     """
     counted = first < past
     filled = window_counts(first, past, windows.start.size) > 0

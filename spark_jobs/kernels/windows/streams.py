@@ -1,13 +1,13 @@
-"""Windows of a stream of rows sorted by (key, time): memory holds what open windows need, not the stream.
+"""Windows of a stream of rows sorted by (key, time): only the rows that open windows need are in memory.
 
-Rows become windows some at a time. All keys of these are complete but the last one, whose later rows may still come;
-its windows are settled up to a start from which on a row to come could bear on them: `Settled.before`. They are made
-now; the rows that the others need are carried over to the next rows of the stream, and what those make of windows
-already settled is left out. So each window is made once, from all of its rows. Adaptive windows, which follow from all
-rows of a cell, carry over how cutting stands and the rows of the open window: `Found.following`.
+Rows become windows in portions. All keys of a portion are complete except the last one, whose later rows may follow.
+Its windows are settled up to the start from which on a later row could change them: `Settled.before`. Settled windows
+are made now. The rows that the other windows need are carried over to the next portion, which does not make settled
+windows again. So each window is made once, from all of its rows. Adaptive windows depend on all rows of a cell; they
+carry over the state of cutting and the rows of the open window: `Found.following`.
 
-Each row is worked on a bounded number of times, also where one window holds more rows than are taken at a time: then
-at least as many new rows are awaited as were carried over.
+Each row is processed a bounded number of times, also if one window has more rows than a portion: the next portion then
+waits for at least as many new rows as were carried over.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from .tables import Found, Inputs, Reached, Wanted
 
 Rows = Iterator[pa.Table]
 Settle = Callable[[int, int | None], Settled]
-"""`Kind.settled`."""
+"""The signature of `Kind.settled`."""
 Made = TypeVar("Made")
 _TRIED = 64
-"""Windows of a first table, by whose bytes the next ones are cut."""
+"""Number of windows of the first table; its bytes decide how the next tables are cut."""
 
 
 class Find(Protocol):
-    """How windows are found."""
+    """A function that finds the windows of rows."""
 
     def __call__(self, table: pa.Table, standing: Any = None) -> Found:
-        """The windows of a table's rows; `standing`: what `Found.following` gave, if the rows go on from there."""
+        """The windows of a table's rows. `standing`: the state that `Found.following` returned, if the rows continue
+        from it."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A place in the order (key, start of a window): the row `key` of a table with one row, and a time.
+    """A place in the order (key, start of a window): `key` is a table of one row, `time` is in ticks.
 
     `number`: see `Settled`."""
 
@@ -51,9 +52,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Step:
-    """Rows of a stream, and those of their windows that no row to come bears on: the ones numbered `begin .. end-1`.
+    """A step through a stream: the windows found in its rows, of which those numbered `begin .. end-1` are new and
+    settled, so that later rows can't change them.
 
-    All windows before `upto` have been made then; None: all there are.
+    After this step all windows before `upto` have been made; None: all windows of the stream.
     """
 
     found: Found
@@ -64,8 +66,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Carried:
-    """Rows that are worked on again with those after them. Of the first key what lies before `before` is done.
-    `standing`: what the windows of the rows go on from, of kinds that remember more than rows."""
+    """Rows that are processed again with the rows after them. The first key is done before the time `before`.
+    `standing`: for kinds that remember more than rows, the state from which the rows' windows continue."""
 
     rows: pa.Table
     before: int
@@ -73,14 +75,14 @@ class Carried:
 
 
 class Tables:
-    """Cuts the windows of steps into tables of about `most_bytes`, by what tables of them have taken so far."""
+    """Cuts the windows of steps into tables of about `most_bytes`, by the bytes a window in the tables so far."""
 
     def __init__(self, most_bytes: int | None) -> None:
         self._most_bytes = most_bytes
         self._window_bytes, self._enough = 1, _TRIED
 
     def of(self, step: Step, wanted: Wanted | None) -> Rows:
-        """The settled windows of a step that are wanted, in order; one empty table where there are none."""
+        """Tables of the step's settled windows that are wanted, in order; one empty table if there are none."""
         begin, end = step.begin, step.end
         while True:
             n = end - begin if self._most_bytes is None else min(end - begin, self._enough)
@@ -94,18 +96,18 @@ class Tables:
     def _learn(self, table: pa.Table) -> None:
         if self._most_bytes is not None and table.num_rows:
             self._window_bytes = max(self._window_bytes, table.nbytes // table.num_rows)
-            # step by step: a key's first windows hold few rows, and the next ones may be larger
+            # at most twice as many at once: a key's first windows have few rows, and the next ones may be larger
             self._enough = max(min(self._most_bytes // self._window_bytes, 2 * self._enough), 1)
 
 
 @dataclass(frozen=True)
 class Windowing:
-    """How windows are made of rows.
+    """The definition of how windows are made of rows.
 
     Args:
-        key: columns whose values are worked on together, SLICE_COLUMN among them where keys are `hot`.
-        find: the windows of a table's rows: key columns, `window_start`, `window_end`, a column per aggregate.
-        hot: keys that are cut into slices; each makes the windows that start in it.
+        key: the columns by which rows are grouped, with SLICE_COLUMN if there are `hot` keys.
+        find: finds the windows of a table's rows: key columns, `window_start`, `window_end`, a column per aggregate.
+        hot: the keys that are cut into slices; each slice makes the windows that start in it.
     """
 
     key: tuple[str, ...]
@@ -115,17 +117,17 @@ class Windowing:
 
     @classmethod
     def of(cls, kind: Kind, inputs: Inputs, hot: tuple[HotKey, ...] = ()) -> Windowing:
-        """Windows of a kind as it finds them."""
+        """The windowing of a kind, with the windows that the kind itself finds."""
         return cls(tuple(inputs.key), kind, partial(find_windows, kind, inputs), hot)
 
     @property
     def own_slice(self) -> OwnSlice | None:
-        """Asks for the windows that start in the slice that makes them; None: there are no slices."""
+        """A filter for the windows that start in the slice that makes them; None: there are no slices."""
         return OwnSlice(self.hot) if self.hot else None
 
 
 def find_windows(kind: Kind, inputs: Inputs, table: pa.Table, standing: Any = None) -> Found:
-    """The windows of a table's rows, which go on from `standing` if there is such."""
+    """The windows of a table's rows, which continue from `standing` unless that is None."""
     return kind.windows(table, inputs) if standing is None else kind.windows_after(standing, table, inputs)
 
 
@@ -135,10 +137,10 @@ def _ignore(_: int) -> None:
 
 @dataclass(frozen=True)
 class Pace:
-    """How much is worked on at a time: rows, unless one window holds more, and about how many bytes of windows (None:
-    as many as there are).
+    """Limits of a portion: `most_rows` rows, unless one window has more, and about `most_bytes` bytes in a table of
+    windows (None: no limit).
 
-    `held` is told the bytes of the rows that are held and their number, `made` the bytes of windows.
+    `held` is called with the bytes and the number of the rows in memory, `made` with the bytes of windows.
     """
 
     most_rows: int
@@ -148,7 +150,7 @@ class Pace:
 
 
 def stream_windows(chunks: Rows, windowing: Windowing, pace: Pace) -> Rows:
-    """Tables of windows ordered by (key, start), of chunks of rows ordered by (key, time)."""
+    """Tables of windows, ordered by (key, start), from chunks of rows ordered by (key, time)."""
     tables = Tables(pace.most_bytes)
     for step in steps(chunks, windowing.find, windowing.kind.settled, most_rows=pace.most_rows, held=pace.held):
         for windows in tables.of(step, windowing.own_slice):
@@ -162,8 +164,8 @@ def steps(
     """The windows of chunks of rows ordered by (key, time), step by step.
 
     Args:
-        most_rows: how many rows become windows at a time, unless one window holds more.
-        held: told how many bytes of rows are held, and how many rows.
+        most_rows: the number of rows that become windows at a time, unless one window has more.
+        held: called with the bytes and the number of the rows in memory.
     """
 
     def found(rows: pa.Table, carried: Carried | None) -> Found:
@@ -186,12 +188,12 @@ def in_portions(
     most_rows: int,
     held: Callable[[int, int], None] | None = None,
 ) -> Iterator[Made]:
-    """What `work` makes of chunks of rows, some at a time, with the rows that it carries over; and `finish` of the last
-    ones, if there are any.
+    """The results of `work` for portions of the chunks' rows. A portion begins with the rows that the call of `work`
+    before carried over. Last comes the result of `finish` for the rows that are left, if there are any.
 
     Args:
-        most_rows: how many rows are worked on at a time, unless as many are carried over.
-        held: told how many bytes of rows are held, and how many rows.
+        most_rows: the number of rows in a portion; twice the rows carried over, if that is more.
+        held: called with the bytes and the number of the rows in memory.
     """
     carried: Carried | None = None
     waiting: list[pa.Table] = []
@@ -213,7 +215,7 @@ def in_portions(
 
 
 def _made_already(found: Found, carried: Carried | None) -> int:
-    """How many windows were made of earlier rows."""
+    """The number of found windows that earlier steps have made."""
     if carried is None:
         return 0
     first_key = int(found.windows.group.searchsorted(0, side="right"))
@@ -221,12 +223,12 @@ def _made_already(found: Found, carried: Carried | None) -> int:
 
 
 def _last(found: Found, carried: Carried | None) -> Step:
-    """All that is left."""
+    """The last step, with all windows that have not been made yet."""
     return Step(found, _made_already(found, carried), found.windows.start.size, None)
 
 
 def _step(table: pa.Table, found: Found, carried: Carried | None, settle: Settle) -> tuple[Step, Carried]:
-    """What is settled of the rows, and what is carried over."""
+    """The step with the windows that are settled, and the rows that are carried over."""
     rows, windows = found.rows, found.windows
     begin, end = _made_already(found, carried), windows.start.size
     opens, last = int(rows.offsets[-2]), rows.offsets.size - 2

@@ -4,12 +4,12 @@
 | --- | --- | --- |
 | `vector_sum(c)`, `vector_mean(c)` | list of float64 | component by component, exact as `sum_` and `avg` of doubles |
 | `collect(c, limit)` | list of `c` | the first `limit` values by (time, arrival, value) |
-| `approx_quantile(c, fraction, accuracy)` | float64 | of n sorted values the one at place floor(fraction*(n-1)) |
+| `approx_quantile(c, fraction, accuracy)` | float64 | the value at place floor(fraction*(n-1)) of n sorted values |
 
 A quantile is read off a histogram whose buckets keep the leading bits of each double (the log-linear buckets of
-HdrHistogram): within `accuracy` of the exact value, relatively. Counts of buckets add and subtract exactly, so the
-answer depends on the values alone; sketches that sample or merge clusters (KLL, t-digest) depend on the order of rows.
-`accuracy=0` gives the exact value.
+HdrHistogram). Its relative error is at most `accuracy`. Counts of buckets add and subtract exactly, so the result
+depends on the values alone. Sketches that sample or merge clusters (KLL, t-digest) depend on the order of rows.
+`accuracy=0` returns the exact value.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class DimensionMismatch(TidemarkError):
-    """Vectors of one window differ in length."""
+    """Vectors of one window differ in length. Facts: `column`, `lengths`, two of them."""
 
     code: ClassVar[str] = "dimension_mismatch"
 
@@ -53,7 +53,7 @@ def _is_real(values: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class VectorSum(Aggregate):
-    """Sum or mean of each component; a null component is passed over in its place alone."""
+    """The sum or mean of each component of vectors; a null is passed over in its own component only."""
 
     column: str
     mean: bool
@@ -65,7 +65,8 @@ class VectorSum(Aggregate):
         return pa.list_(pa.float64())
 
     def evaluate(self, rows: WindowRows) -> pa.Array:
-        """Component by component; DimensionMismatch where vectors of one window differ in length."""
+        """The sum or mean of each window's vectors. Raises DimensionMismatch if vectors of one window differ in
+        length."""
         spans, vectors, _ = rows.values(self.column)
         vectors = vectors.cast(pa.list_(pa.float64()), safe=False)  # whole numbers past 2**53 are rounded
         starts, ends = np.asarray(vectors.offsets)[:-1], np.asarray(vectors.offsets)[1:]
@@ -88,7 +89,7 @@ class VectorSum(Aggregate):
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat, mask=pa.array(missing))
 
     def _lengths(self, spans: Spans, lengths: Ints) -> Ints:
-        """Per window the length of its vectors."""
+        """Per window, the length of its vectors; 0 without a vector."""
         longest = _extreme(spans, lengths)
         shortest = _extreme(spans, -lengths)
         held = longest >= 0
@@ -113,9 +114,9 @@ def _extreme(spans: Spans, keys: Ints) -> Ints:
 
 @njit(cache=True, nogil=True)
 def _first_rows(first: Ints, past: Ints, offsets: Ints) -> Ints:
-    """Per window its first rows in order, as many as `offsets` leaves room for."""
+    """Per window, the numbers of its first rows, in order; window w gets `offsets[w+1] - offsets[w]` of them."""
     rows = np.empty(offsets[-1], np.int64)
-    # the least `first` from each row on: where it lies beyond a window, no further row is in it
+    # the least `first` from each row on: where it is beyond a window, no further row is in that window
     rest = np.empty(first.size, np.int64)
     least = np.int64(2**63 - 1)
     for row in range(first.size - 1, -1, -1):
@@ -136,7 +137,7 @@ def _first_rows(first: Ints, past: Ints, offsets: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class Collect(Aggregate):
-    """The first values as a list; a row that was moved to a later window comes at the time it was moved to."""
+    """The first values as a list. A row that was moved to a later window is placed at the time it was moved to."""
 
     column: str
     limit: int
@@ -146,7 +147,7 @@ class Collect(Aggregate):
         return pa.list_(values)
 
     def evaluate(self, rows: WindowRows) -> pa.Array:
-        """At most `limit` values a window, in order; an empty list where there is none."""
+        """A list of at most `limit` values for each window, in order; an empty list if there is no value."""
         spans, values, taken = rows.values(self.column)
         order = rows.places_of(values, taken)
         spans, values = Spans(spans.first[order], spans.past[order], spans.n_windows), values.take(pa.array(order))
@@ -157,7 +158,7 @@ class Collect(Aggregate):
 
 @dataclass(frozen=True)
 class Quantile(Aggregate):
-    """The value at a rank."""
+    """The value at a rank, given by `fraction`, in a window's sorted values."""
 
     column: str
     fraction: float
@@ -210,7 +211,10 @@ def collect(column: str, limit: int) -> Collect:
 
 
 def approx_quantile(column: str, fraction: float, accuracy: float = 0.01) -> Quantile:
-    """The quantile at `fraction` (0 .. 1) of a column, within `accuracy` (0 .. 0.5) of its exact value, relatively."""
+    """The quantile at `fraction` (0 .. 1) of a column. Its relative error is at most `accuracy`: 0, or 2**-50 .. 0.5.
+
+    Raises ParameterError for other values.
+    """
     if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 <= fraction <= 1:
         raise ParameterError(expected="fraction: 0 .. 1", found=repr(fraction), parameter="fraction", value=fraction)
     if (

@@ -1,8 +1,8 @@
-"""One pass over windows in order: what each aggregate of integers or of an order needs.
+"""Sweeps, which pass once over windows in order: counts, sums, extrema, distinct counts and ranks.
 
-All kinds of windows reduce to the same picture (`spans.Spans`): row `i` counts in the windows `first[i] .. past[i] -
-1`. A sweep lets rows in as their first window comes and takes them out as they have passed, so its cost is O(rows +
-windows), or O(rows * log(rows)) for extrema when rows enter out of order. Never is a window's content walked through.
+All kinds of windows reduce to the same form (`spans.Spans`): row `i` counts in the windows `first[i] .. past[i] - 1`. A
+sweep adds a row at its first window and removes it after its last one. So its cost is O(rows + windows), or O(rows *
+log(rows)) for extrema if rows enter out of order. It never visits all rows of each window.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 @njit(cache=True, nogil=True)
 def window_counts(first: Ints, past: Ints, n_windows: int) -> Ints:
-    """Number of rows in each window; rows with an empty span (`past <= first`) count nowhere."""
+    """The number of rows in each window; rows with an empty span (`past <= first`) count nowhere."""
     counts = np.zeros(n_windows + 1, np.int64)
     for i in range(first.size):
         if first[i] < past[i]:
@@ -33,10 +33,10 @@ def window_counts(first: Ints, past: Ints, n_windows: int) -> Ints:
 
 @njit(cache=True, nogil=True)
 def integer_sums(values: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int) -> tuple[Ints, Floats, Flags]:
-    """Exact sums per window.
+    """The exact sum of integers in each window.
 
     Returns:
-        The sums (modulo 2**64), the sums rounded to doubles, and which do not fit into int64.
+        The sums (modulo 2**64), the sums rounded to doubles, and flags of the sums that do not fit into int64.
     """
     sums, rounded = np.empty(n_windows, np.int64), np.empty(n_windows, np.float64)
     beyond = np.zeros(n_windows, np.bool_)
@@ -61,9 +61,9 @@ def integer_sums(values: Ints, first: Ints, past: Ints, entry: Ints, n_windows: 
 
 @njit(cache=True, nogil=True)
 def greatest_in_order(keys: Ints, first: Ints, past: Ints, n_windows: int) -> Ints:
-    """Per window the row with the greatest key (-1: none), for rows that enter in the order in which they leave.
+    """Per window, the row with the greatest key (-1: no row), for rows that enter in the order in which they leave.
 
-    A queue of rows with falling keys: its head is the answer, and each row is pushed and popped once.
+    Uses a queue of rows with descending keys, whose head is the result; each row is pushed and popped at most once.
     """
     best = np.empty(n_windows, np.int64)
     queue = np.empty(keys.size, np.int64)
@@ -108,7 +108,8 @@ def _pop(heap: Ints, size: int, keys: Ints) -> None:
 
 @njit(cache=True, nogil=True)
 def greatest_any_order(keys: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int) -> Ints:
-    """As `greatest_in_order`, for rows entering in any order: a heap whose passed rows go when they come to its top."""
+    """As `greatest_in_order`, for rows that enter in any order. Uses a heap; rows that have left their windows are
+    removed when they reach its top."""
     best = np.empty(n_windows, np.int64)
     heap = np.empty(keys.size, np.int64)
     size = entered = 0
@@ -126,7 +127,7 @@ def greatest_any_order(keys: Ints, first: Ints, past: Ints, entry: Ints, n_windo
 
 @njit(cache=True, nogil=True)
 def distinct_counts(codes: Ints, n_codes: int, first: Ints, past: Ints, entry: Ints, n_windows: int) -> Ints:
-    """Number of distinct codes (0 .. n_codes-1) in each window."""
+    """The number of distinct codes (0 .. n_codes-1) in each window."""
     distinct, seen = np.empty(n_windows, np.int64), np.zeros(n_codes, np.int64)
     present = entered = left = 0
     for window in range(n_windows):
@@ -146,7 +147,8 @@ def distinct_counts(codes: Ints, n_codes: int, first: Ints, past: Ints, entry: I
 
 @njit(cache=True, nogil=True)
 def ranked_codes(codes: Ints, n_codes: int, ranks: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int) -> Ints:
-    """Per window the code at its rank, counted from 0, among the window's codes (-1: none), by a Fenwick tree."""
+    """Per window, the code at the rank `ranks[window]`, counted from 0, among its sorted codes (-1: no row). Uses a
+    Fenwick tree."""
     ranked, tree = np.full(n_windows, -1, np.int64), np.zeros(n_codes + 1, np.int64)
     top = 1
     while 2 * top <= n_codes:

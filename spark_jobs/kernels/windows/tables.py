@@ -1,17 +1,17 @@
-"""From the spans of windows to tables of them, whatever their kind.
+"""From the spans of windows to tables of windows, for all kinds.
 
-A kind takes a table in any order that holds all rows of its keys, and gives one row per window (key columns,
+A kind takes a table, in any order, with all rows of its keys. It returns one row per window (key columns,
 `window_start`, `window_end`, one column per aggregate; ordered by key and start) and the counts of rows that count
-nowhere. Times are integer or timestamp columns, one unit of their resolution being the tick; bounds have the time
-column's type (int64 for every integer).
+nowhere. Times are integer or timestamp columns; a tick is one unit of their resolution. Bounds have the time column's
+type (int64 for every integer).
 
-`min_end` names an int64 column, see `kinds.kind`; what it holds makes the policy:
+`min_end` names an int64 column, see `kinds.kind`; its values make the policy:
 
     never late              the least int64, or no column
     grace                   greatest time up to the row's arrival - grace
     of a source file        see `lateness`
 
-`arrival` names a column that breaks ties of time for `first` and `last`, `sequence` one that does so before it.
+`arrival` names a column that breaks ties of time for `first` and `last`; `sequence` one that breaks them before it.
 `null_values`: see `rows.NullValues`.
 """
 
@@ -32,35 +32,36 @@ from .spans import Settled, Spans, Windows
 Ints = npt.NDArray[np.int64]
 Aggregates = Mapping[str, Aggregate]
 Overflowed = Callable[[str, pa.Table], None]
-"""Takes a result column, and the windows whose result does not fit: key columns, `window_start`, and `about` how much
-it is."""
+"""Takes the name of a result column, and the windows whose result does not fit: key columns, `window_start`, and
+`about`, the approximate result."""
 Wanted = Callable[[pa.Table], npt.NDArray[np.bool_]]
-"""Of windows given by key columns, `window_start` and `window_end`: which are asked for. The others are not made: at
-the edge of what was read a window may have half its rows, whose sum need not fit where the sum of all of them does."""
+"""Flags the wanted windows, given their key columns, `window_start` and `window_end`. The others are not made: at the
+edge of the rows read, a window may have only half its rows, and their sum may overflow where the whole sum does not."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Which columns of a table are what."""
+    """The input columns of windows, by their names in a table, and the aggregates."""
 
     key: list[str]
     time: str
     aggregates: Aggregates
     min_end: str | None = None
     forward_to: str | None = None
-    """Times: a row that is late for all its windows counts in the windows over this time instead, with its own time
-    for `first` and `last` (the late policy `next_window`; the column holds `lo`). Hopping and tumbling windows only."""
+    """A column of times: a row that is late for all its windows counts in the windows over this time instead. For
+    `first` and `last` it keeps its own time. This is the late policy `next_window`, with `lo` in the column; only for
+    kinds whose windows don't come from rows (hopping, tumbling, calendar)."""
     arrival: str | None = None
     sequence: str | None = None
     overflowed: Overflowed | None = None
-    """Who is told of results that do not fit into their types, which are null then; None: they are an error."""
+    """Called with results that do not fit into their types, which become null; None: such a result is an error."""
 
     def overflows(self) -> list[Overflow] | None:
-        """Where results that do not fit are to be listed; None: they are an error."""
+        """A new list for results that do not fit into their types; None: such a result is an error."""
         return None if self.overflowed is None else []
 
     def report(self, column: str, windows: pa.Table, rows: WindowRows) -> None:
-        """Tell of the results of a column that did not fit; they are listed no longer."""
+        """Pass the listed overflows of a result column to `overflowed`, and clear the list."""
         if rows.overflows and self.overflowed is not None:
             for beyond, about in rows.overflows:
                 of_windows = windows.select([*self.key, "window_start"]).append_column("about", pa.array(about))
@@ -70,7 +71,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Reached:
-    """How far the rows of a stream have come: to a key, which is the row of a table with its columns, and a time."""
+    """The last place that the rows of a stream have reached: a key, as a table of one row, and a time."""
 
     key: pa.Table
     time: int
@@ -78,11 +79,11 @@ class Reached:
 
 @dataclass(frozen=True)
 class Found:
-    """The windows of some rows, made when asked for: `table(begin, end, wanted)` gives those numbered `begin .. end-1`,
-    of them the `wanted` ones (None: all).
+    """The windows of some rows, made when asked for: `table(begin, end, wanted)` returns the windows numbered
+    `begin .. end-1`, only the `wanted` ones (None: all).
 
-    `late_rows`: how many rows are late for all their windows. `following`: of a kind that remembers more than rows,
-    where a key stands after its last row.
+    `late_rows`: the number of rows that are late for all their windows. `following`: for a kind that remembers more
+    than rows, the state of a key after its last row.
     """
 
     rows: SortedRows
@@ -90,16 +91,17 @@ class Found:
     table: Callable[[int, int, Wanted | None], pa.Table]
     late_rows: int = 0
     following: Callable[[Reached], tuple[Settled, Any]] | None = None
-    """What rows to come leave alone, and what `Kind.windows_after` is given with them."""
+    """Returns the windows that later rows can't change, and the state that `Kind.windows_after` takes with those rows;
+    None for kinds whose windows depend on rows alone."""
 
     @property
     def skipped(self) -> SkippedRows:
-        """Rows that count in no window, by reason."""
+        """The numbers of rows that count in no window, by reason."""
         return replace(self.rows.skipped, late_rows=self.late_rows)
 
 
 def asked_for(windows: pa.Table, wanted: Wanted | None) -> tuple[pa.Table, npt.NDArray[np.bool_] | None]:
-    """The windows that are asked for, and which those are; None: all of them."""
+    """The windows that `wanted` asks for, and flags of them among `windows`; None: all of them."""
     asked = None if wanted is None else wanted(windows)
     return (windows, None) if asked is None or asked.all() else (windows.filter(pa.array(asked)), asked)
 
@@ -111,8 +113,8 @@ def rows_between(
     end: int,
     asked: npt.NDArray[np.bool_] | None,
 ) -> tuple[Spans, npt.NDArray[np.bool_]]:
-    """The spans over the windows `begin .. end-1` alone (those `asked` for) of the `chosen` rows, and which of all rows
-    have one."""
+    """The spans of the `chosen` rows over the windows `begin .. end-1` (only those `asked` for, unless None), and flags
+    of the rows, of all rows, that have such a span."""
     if asked is None and end - begin == spans.n_windows:
         return spans, chosen
     held, has_one = spans.between(begin, end, asked)
@@ -122,7 +124,7 @@ def rows_between(
 
 
 def with_results(windows: pa.Table, inputs: Inputs, rows: WindowRows) -> pa.Table:
-    """Windows with one column per aggregate; `inputs.overflowed` is told of results that do not fit."""
+    """Windows with one column added per aggregate; `inputs.overflowed` is called with results that do not fit."""
     results = windows
     inputs.report("stats", windows, rows)
     for name, aggregate in inputs.aggregates.items():
@@ -132,7 +134,7 @@ def with_results(windows: pa.Table, inputs: Inputs, rows: WindowRows) -> pa.Tabl
 
 
 def window_columns(rows: SortedRows, windows: Windows) -> dict[str, pa.Array]:
-    """Key columns and bounds of windows."""
+    """The key columns and the bounds of windows, by their names."""
     group, kind = pa.array(windows.group), bounds_type(rows.time_type)
     columns: dict[str, pa.Array] = {
         name: rows.keys.column(name).combine_chunks().take(group) for name in rows.keys.column_names

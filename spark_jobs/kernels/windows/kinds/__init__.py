@@ -1,4 +1,4 @@
-"""The kinds of windows. One class describes a kind once: which windows rows make, and how these lie in time.
+"""The kinds of windows. One class describes a kind: the windows that rows make, and how these windows lie in time.
 
     kind                 windows over a row at t end between        a window [s, e] changes with rows at
     Sliding              t  and  t + size                           s - 1 .. e    (a row at s - 1 opens it)

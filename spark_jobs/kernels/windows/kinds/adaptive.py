@@ -1,4 +1,4 @@
-"""Adaptive windows of an Arrow table: who counts, which windows there are, and what these tell of themselves."""
+"""Adaptive windows of an Arrow table: the rows that count, the windows, and the windows' own columns."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Deltas:
-    """Which columns describe the rows of adaptive windows."""
+    """The names of the columns that describe the rows of adaptive windows."""
 
     delta: str
-    """The id of a row: it breaks ties of time, and is listed in the window."""
+    """The column with the id of a row: it breaks ties of time, and is listed in the window."""
     vector: str | None = None
-    """What a row changes; a window counts the different ones."""
+    """The column with the vector that a row changes; a window counts the distinct vectors."""
     size_bytes: str | None = None
-    """The size of a row; None: 0."""
+    """The column with the size of a row in bytes; None: all sizes are 0."""
     unique: bool = False
-    """No two rows that stand have one id: none need be remembered."""
+    """True if no two standing rows have the same id, so that ids need not be remembered."""
 
     def columns(self) -> list[str]:
         """The columns that must not be null."""
@@ -72,43 +72,44 @@ class Adaptive(Kind):
     position = "__number"
 
     def required(self, aggregates: Mapping[str, Aggregate]) -> list[str]:
-        """What describes a row."""
+        """The columns that describe a row."""
         return self.deltas.columns()
 
     @property
     def halo(self) -> tuple[int, int]:
-        """Windows of a cell follow from all rows of the cell."""
+        """A cell in either direction: the windows of a cell depend on all rows of the cell."""
         return self.cuts.reset - 1, self.cuts.reset - 1
 
     @property
     def grain(self) -> Grain:
-        """Nothing crosses a cell."""
+        """The bounds of the cells, which no window crosses."""
         return Grain(self.cuts.reset)
 
     def changed_by(self, start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
-        """Rows of its cell."""
+        """The first and the last instant of the window's cell."""
         cell = start - start % self.cuts.reset
         return cell, cell + (self.cuts.reset - 1)
 
     def affected_by(self, start: Ints, end: Ints) -> Bounds:
-        """Rows of its cell up to the instant at which it closes: a cell is cut from its beginning on."""
+        """From the start of the window's cell to the instant at which the window closes: a cell is cut from its
+        beginning on."""
         return start - start % self.cuts.reset, end
 
     def closes(self, start: Ticks, end: Ticks) -> Ticks:
-        """All windows of a cell close with it."""
+        """The end of the window's cell: all windows of a cell close by then."""
         return start - start % self.cuts.reset + self.cuts.reset
 
     def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
-        """None ends before it starts, or after its cell."""
+        """True for bounds that end before they start, or after their cell."""
         return (end < start) | (end - start > self.cuts.reset - start % self.cuts.reset)
 
     def last_instants(self, times: Ints) -> Bounds:
-        """A row is late for all windows of its cell, or for none."""
+        """The last instant of each time's cell, twice: a row is late for all windows of its cell, or for none."""
         last = cell_ends(times, self.cuts.reset)
         return last, last
 
     def settled(self, time: int, last_start: int | None) -> Settled:
-        """Windows never cross a cell: all before the cell of `time`."""
+        """All windows before the cell of `time`, as windows never cross a cell."""
         start = max(time // self.cuts.reset * self.cuts.reset, -(2**63))
         return Settled(start, start)
 
@@ -117,40 +118,41 @@ class Adaptive(Kind):
         return _find(table, self.cuts, self.deltas, inputs, _Standing())
 
     def windows_after(self, standing: _Standing, table: pa.Table, inputs: Inputs) -> Found:
-        """The windows of a table's rows, of which those of one key go on from where it stands."""
+        """The windows of a table's rows. The rows of one key continue from `standing`."""
         return _find(table, self.cuts, self.deltas, inputs, standing)
 
     def in_place(self, windows: pa.Table) -> pa.Table:
-        """Windows with the number of their cell and their place in it."""
+        """Windows with two more columns: the number of their cell, and their place in it."""
         parts = pc.split_pattern(windows.column("window_id"), ".")
         for place, column in enumerate((*self.order_columns, self.position)):
             windows = windows.append_column(column, pc.list_element(parts, place).cast(pa.int64()))
         return windows
 
     def place(self, time: int, number: int) -> tuple[tuple[int, ...], int]:
-        """The cell, and the number in it."""
+        """The number of the cell of `time`, and the window's number in the cell."""
         return (time // self.cuts.reset,), number
 
 
 @dataclass(frozen=True)
 class _Standing:
-    """How a key stands before the rows to come, within the cell of `state`: the ids that counted in it."""
+    """The state of a key before later rows of the cell of `state`: the state of cutting, and the ids that counted in
+    that cell."""
 
     key: pa.Table | None = None
     state: CutState | None = None
     seen: Seen | None = None
 
     def before(self, rows: SortedRows) -> _Standing:
-        """Itself if the first of these rows are the key's that go on, else nothing: all of them may have been taken
-        back."""
+        """This state if the first of these rows are of its key, else an empty one: all rows of its key may have been
+        retracted."""
         goes_on = self.key is not None and rows.offsets.size > 1 and _same_key(rows.keys.slice(0, 1), self.key)
         return self if goes_on else _Standing()
 
 
 @dataclass(frozen=True)
 class Counting:
-    """The rows that can count in the order in which they do, their ids, which are `punctual`, and which are `chosen`:
-    punctual, and the first of their delta in their cell."""
+    """The rows that can count, in the order in which they count, and their ids. `punctual` flags the rows that are not
+    late, `chosen` the punctual rows that are the first of their delta in their cell."""
 
     rows: SortedRows
     ids: pa.Array
@@ -159,10 +161,10 @@ class Counting:
 
 
 def counting_rows(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> Counting:
-    """Of a table's rows those that can count, in the order in which they do."""
+    """The rows of a table that can count, in the order in which they count; see `Counting`."""
     rows = sort_rows(table, key=inputs.key, time=inputs.time, required=deltas.columns())
     ids = rows.column(deltas.delta)
-    # an id that comes twice at one time is told apart by all else, so that no order of rows matters
+    # rows with one id and one time are ordered by all other columns, so that the order of the table does not matter
     rest = (rows.column(n) for n in table.column_names if n not in (*inputs.key, inputs.time, deltas.delta))
     order = settle_ties(rows.group, rows.times, chain([ids], rest))
     rows, ids = replace(rows, order=rows.order[order], in_place=False), ids.take(pa.array(order))
@@ -172,7 +174,7 @@ def counting_rows(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -
 
 
 def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs, standing: _Standing) -> Found:
-    """The windows of a table; those of its first key's cell go on from where it stands."""
+    """The windows of a table; the first key continues from `standing` if that is its own state."""
     counting = counting_rows(table, cuts, deltas, inputs)
     rows, ids, punctual = counting.rows, counting.ids, counting.punctual
     before = standing.before(rows)
@@ -220,10 +222,10 @@ def _following(
     standing: _Standing,
     reached: Reached,
 ) -> tuple[Settled, _Standing]:
-    """From when on the rows of the key that is reached are needed again, and how it stands before them.
+    """The time from which on rows of the reached key are needed again, and the key's state before that time.
 
-    Rows of the last time may be followed by others of that time which count before them, so that nothing is decided by
-    them yet. From the start of the window that is open on all rows are needed. `ids` are remembered (None: none are).
+    Later rows may have the last time, too, and count before the present rows of that time; so those decide nothing yet.
+    All rows from the start of the open window on are needed. `ids` are remembered in the state (None: no ids are).
     """
     last, cell = reached.time, reached.time // cuts.reset
     opens, past = _rows_of(rows, reached.key)
@@ -250,7 +252,7 @@ def _following(
 
 
 def _rows_of(rows: SortedRows, key: pa.Table) -> tuple[int, int]:
-    """Where the rows of a key begin and end: they are the last ones, or there are none."""
+    """The bounds of a key's rows: the key is the last one, or it has no rows."""
     last = rows.offsets.size - 2
     if last >= 0 and _same_key(rows.keys.slice(last, 1), key):
         return int(rows.offsets[last]), int(rows.offsets[last + 1])
@@ -258,12 +260,12 @@ def _rows_of(rows: SortedRows, key: pa.Table) -> tuple[int, int]:
 
 
 def _same_key(one: pa.Table, other: pa.Table) -> bool:
-    """Whether two tables with one row are equal; NaN is NaN."""
+    """True if two tables of one row are equal; NaN equals NaN."""
     return all(same_values(these, its)[0] for these, its in zip(one.columns, other.columns, strict=True))
 
 
 def _unseen(rows: SortedRows, ids: pa.Array, cuts: Cuts, standing: _Standing) -> Flags:
-    """Which rows are not of a delta that counted in their cell already."""
+    """Flags of the rows whose delta has not counted in their cell before."""
     unseen = np.ones(rows.times.size, np.bool_)
     if standing.state is not None and standing.seen is not None and rows.offsets.size > 1:
         cells = rows.times[: int(rows.offsets[1])] // cuts.reset
@@ -273,7 +275,7 @@ def _unseen(rows: SortedRows, ids: pa.Array, cuts: Cuts, standing: _Standing) ->
 
 
 def _once(ids: pa.Array, punctual: Flags, cells: dict[str, Any]) -> Flags:
-    """Of the rows that are not late, those that count: of each delta of a cell the first."""
+    """Flags of the rows that count: of the rows that are not late, the first of each delta in a cell."""
     encoded = ids.dictionary_encode()
     if len(encoded.dictionary) == len(ids):
         return punctual

@@ -1,9 +1,10 @@
 """Calendar windows: local days, weeks, months, quarters or years of a time zone, half open.
 
-A window runs from one local midnight to another, so days around a change of clocks have 23 or 25 hours, and holds
-exactly the instants with its local dates. So where midnight is skipped by the clocks the day starts at the instant of
-the change; where it comes twice, at the first time (Havana: an hour of the day itself is repeated), or at the second if
-clocks went back to the day before. (Those few that went back from a minute past midnight leave this one minute there.)
+A window runs from one local midnight to another and contains exactly the instants with its local dates. So days around
+a change of clocks have 23 or 25 hours. Where clocks skip midnight, the day starts at the instant of the change. Where
+midnight occurs twice, the day starts at the first one (Havana: an hour of the day itself is repeated), or at the second
+if clocks went back to the day before. (The few zones whose clocks went back from a minute past midnight are an
+exception: that minute is left in the day before.)
 
 Periods of several units are aligned: days and weeks to Monday 1969-12-29, months, quarters and years to year 0.
 Times are in the years 1 to 9999 of UTC; bounds beyond them saturate at their first and last microsecond, also where
@@ -46,16 +47,16 @@ class Calendar(SpanKind):
 
     @property
     def longest(self) -> int:
-        """No period lasts longer: clocks have gone back by as much as a day."""
+        """An upper bound of a period's length in microseconds: clocks have gone back by as much as a day."""
         return (self.count * _LONGEST_DAYS[self.unit] + 1) * _DAY
 
     @property
     def halo(self) -> tuple[int, int]:
-        """A period at its longest."""
+        """The longest period, less a microsecond, before a row; nothing after it."""
         return self.longest - 1, 0
 
     def changed_by(self, start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
-        """Rows inside."""
+        """The first and the last instant of the window."""
         return start, end - 1
 
     def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> SpansFound:
@@ -73,15 +74,15 @@ class Calendar(SpanKind):
         return settle(windows, number, past)
 
     def window_instants(self, windows: Windows) -> Ints:
-        """Half open: the instant before the end."""
+        """The instant before each window's end, as windows are half open."""
         return _last_instants(windows.end)
 
     def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
-        """None is empty, or longer than the longest period."""
+        """True for bounds that are empty, or further apart than the longest period."""
         return (end <= start) | (end - start > self.longest)
 
     def last_instants(self, times: Ints) -> Bounds:
-        """Of the one period over each time."""
+        """The last instant of the period over each time, twice: it is the first and the last window."""
         if not times.size:
             return times, times
         bounds = self._bounds(times)
@@ -89,18 +90,20 @@ class Calendar(SpanKind):
         return last, last
 
     def _bounds(self, times: Ints) -> Ints:
-        """The starts of the periods over these times, and of those after; of others between only if times lie dense."""
+        """The starts of the periods over these times and of the periods after them, ascending. Periods between are
+        included only if times lie dense."""
         if not times.size:
             return np.zeros(1, np.int64)
         zone = ZoneInfo(self.zone)
         first, last = (self._period(_local_date(int(time), zone)) for time in (times.min(), times.max()))
         over = range(first, last + 1) if last - first <= times.size else self._periods_near(times)
-        # and one before: in some zones there is time before the first date of all
+        # and one period before: some zones have instants before the calendar's first date
         numbers = {first - 1, *over, *(period + 1 for period in over)}
         return np.unique([self._start(number, zone) for number in numbers]).astype(np.int64)
 
     def _periods_near(self, times: Ints) -> set[int]:
-        """The periods over these times, and some beside them: a local date is at most a day from that in UTC."""
+        """The numbers of the periods over these times, and of some others: a local date is at most a day from the date
+        in UTC."""
         days = np.unique(times // _DAY) + _EPOCH
         near = np.clip(np.concatenate([days - 1, days, days + 1]), 1, date.max.toordinal())
         return {self._period(date.fromordinal(day)) for day in np.unique(near).tolist()}
@@ -124,17 +127,18 @@ class Calendar(SpanKind):
 
 
 def _last_instants(ends: Ints) -> Ints:
-    """The last instants of periods that end then; the calendar's last one is in the period that it ends."""
+    """The last instants of periods with these ends. The last instant of the years 1 to 9999 is in the period that ends
+    there."""
     return np.where(ends == LAST_US, LAST_US, ends - 1)
 
 
 def _places(bounds: Ints, times: Ints) -> Ints:
-    """Per time the place of its period's start; the last instant of all is in the window that ends there."""
+    """Per time, the place of its period's start in `bounds`; the last bound is in the period that ends there."""
     return np.minimum(np.searchsorted(bounds, times, side="right") - 1, bounds.size - 2)
 
 
 def _local_date(time: int, zone: ZoneInfo) -> date:
-    """The date at an instant; the first or last of the calendar where the zone's own lies beyond it."""
+    """The local date at an instant; see `midnights.local_date`. Raises ParameterError beyond the years 1 to 9999."""
     if not FIRST_US <= time <= LAST_US:
         raise ParameterError(
             expected="times of calendar windows within the years 1 to 9999",

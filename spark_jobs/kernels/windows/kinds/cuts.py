@@ -1,20 +1,20 @@
 """Adaptive windows: cut where a trigger fires; the longest duration of each follows the rate of its key's rows.
 
-All in event time, so that the same rows give the same windows in any run. Rows of one key are cut into *cells*
+All times are event times, so that the same rows give the same windows in any run. Rows of one key are cut into *cells*
 `[c*reset, (c+1)*reset)`; within a cell, in the order (time, delta id):
 
 - The first row opens a window at its own time. It may last until `start + duration`, where
   `duration = clamp(target / rate, shortest, longest)`, and `longest` for rate 0.
 - `rate` at a row is the number of earlier rows of the cell less than `longest` before it, divided by `longest` or by
   the time since the cell's first row, if that is shorter.
-- Triggers are asked in list order; the first that fires closes the window and names the reason. `Time` fires when the
+- Triggers are checked in list order; the first that fires closes the window and names the reason. `Time` fires when the
   duration is over, before a row at or after that instant is added; the others fire after a row was added.
-- The cell's end closes what is open (reason `reset`). The next row opens the next window. Nothing crosses a cell.
+- The cell's end closes an open window (reason `reset`). The next row opens the next window. No window crosses a cell.
 
 `window_end` is the instant of closing: the end of the duration or of the cell, or the time of the row that fired.
 A row is late for all windows of its cell, or for none: it counts iff the cell's last instant is at or after `min_end`.
-A delta whose id comes several times among the rows of a cell that are not late counts once, at the first of these.
-Cells share nothing, so an id that comes in two of them names two deltas.
+If an id occurs several times among the rows of a cell that are not late, its delta counts once, at the first of them.
+Cells share nothing, so an id that occurs in two cells names two deltas.
 
 Cost: O(rows) once sorted.
 """
@@ -36,7 +36,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 REASONS = ("time", "count", "size", "rate_change", "memory_pressure", "reset")
-"""What may close a window; the number in this list is the kernel's code for it."""
+"""The reasons for closing a window; the kernel's code for a reason is its place here."""
 _TIME, _COUNT, _SIZE, _RATE_CHANGE, _MEMORY, _RESET = range(6)
 _RECENT, _OLDER = 5, 10
 _GREATEST = 2**63 - 1
@@ -44,16 +44,16 @@ _GREATEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Trigger:
-    """What closes a window, and at which threshold; made by `at_time`, `at_count`, …"""
+    """A trigger that closes a window: its reason, one of `REASONS`, and its threshold."""
 
     reason: str
     threshold: float = 0.0
-    """Rows or bytes, exactly, or a share."""
+    """A number of rows or of bytes, exact, or a share."""
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """How windows are cut; durations in ticks."""
+    """The parameters by which windows are cut; durations are in ticks."""
 
     target: int
     shortest: int
@@ -62,12 +62,13 @@ class Cuts:
     triggers: tuple[Trigger, ...]
     memory_bytes: int
     rate_unit: int
-    """Ticks in the unit of time in which a change of rate is measured: one second of a timestamp, one tick else."""
+    """Ticks in the unit of time in which a change of rate is measured: a second for timestamps, else one tick."""
 
 
 @njit(cache=True, nogil=True)
 def _changed(samples: Floats, count: int, threshold: float) -> bool:
-    """Whether the mean of the last samples differs from that of those before by more than this share of it."""
+    """True if the means of the last 5 samples and of the 5 to 10 samples before them differ by more than `threshold`
+    times the latter (or times 1, if that is greater). False for fewer than 10 samples."""
     if count < _RECENT + _RECENT:
         return False
     recent = older = 0.0
@@ -82,7 +83,7 @@ def _changed(samples: Floats, count: int, threshold: float) -> bool:
 
 @njit(cache=True, nogil=True)
 def _added(size: int, wraps: int, more: int) -> tuple[int, int]:
-    """`size + wraps * 2**64` and `more`, in the same form."""
+    """The sum of `size + wraps * 2**64` and `more`, in the same form: the new `size` and `wraps`."""
     total = size + more
     # a sum that passes int64 comes out at the other end
     if more > 0 and total < size:
@@ -96,7 +97,8 @@ def _added(size: int, wraps: int, more: int) -> tuple[int, int]:
 def _fired(
     kinds: Ints, limits: Ints, shares: Floats, rows: int, size: int, wraps: int, samples: Floats, sampled: int
 ) -> int:
-    """The first trigger that fires after a row was added; -1: none. The window's size is `size + wraps * 2**64`."""
+    """The code of the first trigger that fires after a row was added; -1: none fires. The window has
+    `size + wraps * 2**64` bytes."""
     for place in range(kinds.size):
         kind, limit = kinds[place], limits[place]
         if kind == _COUNT and rows >= limit:
@@ -113,13 +115,13 @@ _FIRST, _SAMPLED, _OPEN, _START, _DURATION, _ROWS, _BYTES, _WRAPS = range(8)
 
 @dataclass(frozen=True)
 class CutState:
-    """How cutting stands within a cell: what the rows to come need to know of those before them.
+    """The state of cutting within a cell, from which later rows are cut without the rows before them.
 
     Args:
-        cell: its number, `time // reset`.
-        windows: how many windows opened in it, without the one that is open.
-        whole: time of the cell's first row, rates sampled, whether a window is open; its start, duration, rows, bytes
-            as in `_added`.
+        cell: the number of the cell, `time // reset`.
+        windows: the number of windows that opened in the cell, without the open one.
+        whole: time of the cell's first row, rates sampled, 1 if a window is open; that window's start, duration, rows,
+            and bytes as in `_added`.
         samples: the last rates, in a ring.
         near: times of the rows less than `longest` before the rows to come.
     """
@@ -132,11 +134,11 @@ class CutState:
 
     @property
     def open_since(self) -> int | None:
-        """The start of the window that is open, if any."""
+        """The start of the open window; None if no window is open."""
         return int(self.whole[_START]) if self.whole[_OPEN] else None
 
     def open_at(self, time: int, cuts: Cuts) -> bool:
-        """Whether the window that is open is still so before a row at `time`."""
+        """True if a window is open and stays open until a row at `time`: its duration does not end by then."""
         timed = any(trigger.reason == "time" for trigger in cuts.triggers)
         whole = self.whole.tolist()
         return bool(whole[_OPEN]) and not (timed and time - whole[_START] >= whole[_DURATION])
@@ -160,9 +162,9 @@ def _cut(
     samples: Floats,
     near: Ints,
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Per row its window; per window its start, end and reason. `bounds`: target, shortest, longest, rate unit,
-    reset. `whole`, `samples` and `near` as in CutState, of the rows before where the first is not the first of its
-    cell; the first two then stand as they do after the last row."""
+    """Per row, its window; per window, its start, end and reason. `bounds`: target, shortest, longest, rate unit,
+    reset. `whole`, `samples` and `near` are as in CutState, for the rows before if the first row is not the first of
+    its cell. `whole` and `samples` are changed to the state after the last row."""
     target, shortest, longest, unit, reset = bounds
     timed = measured = sized = False
     for kind in kinds:
@@ -212,7 +214,7 @@ def _cut(
 
 @njit(cache=True, nogil=True)
 def _end(time: int, duration: int, cell_end: int, timed: bool, reset: int) -> tuple[int, int]:
-    """The end and the reason of a window from `time` on that hold unless another trigger fires first."""
+    """The end and the reason of a window that opens at `time`, unless another trigger fires first."""
     if timed and duration <= reset - time % reset:
         return (time + duration if time <= _GREATEST - duration else _GREATEST), _TIME
     return cell_end, _RESET
@@ -220,12 +222,12 @@ def _end(time: int, duration: int, cell_end: int, timed: bool, reset: int) -> tu
 
 @njit(cache=True, nogil=True)
 def _cells(offsets: Ints, times: Ints, reset: int) -> tuple[npt.NDArray[np.bool_], Ints]:
-    """Per row whether it is the first of its cell, and the cell's end (saturated)."""
+    """Per row, True if it is the first of its cell, and the cell's end (saturated)."""
     new_cell, cell_end = np.zeros(times.size, np.bool_), np.empty(times.size, np.int64)
     for key in range(offsets.size - 1):
         cell = 0
         for row in range(offsets[key], offsets[key + 1]):
-            # a division is made for the first row of a cell alone
+            # divide only for the first row of a cell
             if row == offsets[key] or times[row] >= cell_end[row - 1]:
                 own = times[row] // reset
                 new_cell[row] = row == offsets[key] or own != cell
@@ -237,21 +239,21 @@ def _cells(offsets: Ints, times: Ints, reset: int) -> tuple[npt.NDArray[np.bool_
 
 
 def cell_ends(times: Ints, reset: int) -> Ints:
-    """Per time the last instant of its cell; the greatest int64 where a cell reaches beyond it."""
+    """Per time, the last instant of its cell; the greatest int64 where a cell reaches beyond it."""
     beyond = times // reset >= _GREATEST // reset
     with np.errstate(over="ignore"):
         return np.where(beyond, _GREATEST, (times // reset + 1) * reset - 1)
 
 
 def in_time(times: Ints, cuts: Cuts, min_end: Ints | None) -> Flags:
-    """Which rows are not late: the last instant of their cell is at or after their `min_end`; see `adaptive_spans`."""
+    """Flags of the rows that are not late: the last instant of their cell is at or after their `min_end`."""
     if min_end is None or not np.any(min_end > times):
         return np.ones(times.size, np.bool_)
     return cell_ends(times, cuts.reset) >= min_end
 
 
 def first_of_deltas(offsets: Ints, times: Ints, cuts: Cuts, deltas: Ints, counted: Flags) -> Flags:
-    """Which of the `counted` rows are the first of their delta in their cell; `deltas` numbers the ids from 0."""
+    """Flags of the `counted` rows that are the first of their delta in their cell; `deltas` numbers the ids from 0."""
     cell = np.cumsum(_cells(offsets, times, cuts.reset)[0])[counted]
     # numbers of cells and of ids stay below the number of rows, so the product stays below 2**63
     first = np.unique(cell * np.int64(deltas.max(initial=0) + 1) + deltas[counted], return_index=True)[1]
@@ -264,15 +266,16 @@ def first_of_deltas(offsets: Ints, times: Ints, cuts: Cuts, deltas: Ints, counte
 def adaptive_spans(
     *, offsets: Ints, times: Ints, sizes: Ints, cuts: Cuts, counted: Flags, state: CutState | None = None
 ) -> tuple[Windows, Spans, Ints]:
-    """All adaptive windows of many keys, which rows are in which, and why each was closed (a place in `REASONS`).
+    """All adaptive windows of many keys, the spans of the counted rows, and each window's reason (a place in
+    `REASONS`).
 
     Args:
         offsets: rows `offsets[k] .. offsets[k+1]-1` belong to key k.
-        times: in ticks, not falling within a key; rows of one time in the order in which they count.
+        times: in ticks, ascending within a key; rows of one time in the order in which they count.
         sizes: bytes of each row.
-        counted: which rows there are; the others are left out.
-        state: how cutting stands before the first key's rows, if some went before them. A window that is open then is
-            the first one, without the rows that went before.
+        counted: flags of the rows that count; the others are left out.
+        state: the state of cutting before the first key's rows, if it had earlier rows. A window that is open in it is
+            the first window, without its earlier rows.
     """
     if not counted.all():
         n_counted = np.concatenate(([0], np.cumsum(counted)))
@@ -291,8 +294,8 @@ def adaptive_spans(
 
 
 def state_before(times: Ints, sizes: Ints, cuts: Cuts, cell: int, state: CutState | None) -> CutState | None:
-    """How cutting stands after rows of one cell, which follow those of `state` (None: there are none); None: there is
-    no row of the cell at all."""
+    """The state of cutting after rows of one cell that follow the rows of `state` (None: no rows before). None if the
+    cell has no row at all."""
     if not times.size:
         return state
     new_cell = np.zeros(times.size, np.bool_)
@@ -300,7 +303,7 @@ def state_before(times: Ints, sizes: Ints, cuts: Cuts, cell: int, state: CutStat
     cell_end = np.full(times.size, min((cell + 1) * cuts.reset, _GREATEST))
     _, start, _, _, (whole, samples) = _run(new_cell, cell_end, times, sizes, cuts, state)
     near = times if state is None else np.concatenate((state.near, times))
-    # of the rows to come none is before the last one
+    # later rows are not before the last one
     near = near[near > int(times[-1]) - cuts.longest] if int(times[-1]) - cuts.longest >= -_GREATEST else near
     earlier = 0 if state is None else state.windows
     return CutState(cell, earlier + start.size - int(whole[_OPEN]), whole, samples, near)
@@ -309,7 +312,7 @@ def state_before(times: Ints, sizes: Ints, cuts: Cuts, cell: int, state: CutStat
 def _run(
     new_cell: Flags, cell_end: Ints, times: Ints, sizes: Ints, cuts: Cuts, state: CutState | None
 ) -> tuple[Ints, Ints, Ints, Ints, tuple[Ints, Floats]]:
-    """`_cut`, and how it stands afterwards."""
+    """The results of `_cut`, and the state after the last row."""
     kinds = np.array([REASONS.index(trigger.reason) for trigger in cuts.triggers], np.int64)
     limits = np.array([_limit(trigger, cuts) for trigger in cuts.triggers], np.int64)
     shares = np.array([trigger.threshold for trigger in cuts.triggers], np.float64)
@@ -321,7 +324,7 @@ def _run(
 
 
 def _limit(trigger: Trigger, cuts: Cuts) -> int:
-    """The least number of rows or bytes at which a trigger fires; 0 for those that ask for neither."""
+    """The least number of rows or bytes at which a trigger fires; 0 for triggers by time or by a change of rate."""
     if trigger.reason == "memory_pressure":
         return min(math.ceil(as_written(trigger.threshold) * cuts.memory_bytes), _GREATEST)
     return min(math.ceil(trigger.threshold), _GREATEST) if trigger.reason in ("count", "size") else 0

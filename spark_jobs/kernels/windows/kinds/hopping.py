@@ -1,7 +1,7 @@
 """Hopping and tumbling windows: `[k*advance + offset, k*advance + offset + size)` for every integer k, half open.
 
-Tumbling windows are hopping ones with `advance == size`. k is a floor, so times before 0 are as good as others. A
-window is there iff a row counts in it. At the ends of int64 bounds saturate; a row at the greatest int64 is then in a
+Tumbling windows are hopping ones with `advance == size`. k is a floor, so times before 0 are treated like others. A
+window exists iff a row counts in it. At the ends of int64 bounds saturate; a row at the greatest int64 is then in a
 window that ends there. Only k itself must fit into int64: with an advance of one tick, rows less than a size after the
 least int64 are refused.
 
@@ -31,7 +31,7 @@ _NEVER_LATE = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class Hopping(SpanKind):
-    """`[k*advance + offset, +size)`; see the module."""
+    """The windows `[k*advance + offset, k*advance + offset + size)` in ticks; see the module."""
 
     size: int
     advance: int
@@ -39,29 +39,29 @@ class Hopping(SpanKind):
 
     @property
     def windows_a_row(self) -> int:  # type: ignore[override]
-        """All windows over it."""
+        """The number of windows over a row."""
         return -(-self.size // self.advance)
 
     @property
     def halo(self) -> tuple[int, int]:
-        """Windows over the row."""
+        """The windows over the row start up to `size - 1` before it."""
         return self.size - 1, 0
 
     @property
     def grain(self) -> Grain | None:
-        """Tumbling windows lie side by side."""
+        """The bounds of tumbling windows, which lie side by side; None for other hopping windows."""
         return Grain(self.size, self.offset) if self.advance == self.size else None
 
     def changed_by(self, start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
-        """Rows inside."""
+        """The first and the last instant of the window."""
         return start, end - 1
 
     def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
-        """All are of one length, and start on the grid."""
+        """True for bounds of another length than `size`, or that do not start on the grid."""
         return (end - start != self.size) | ((start - self.offset) % self.advance != 0)
 
     def last_instants(self, times: Ints) -> Bounds:
-        """Of the first and the last grid window over each time."""
+        """The last instants of the first and of the last grid window over each time."""
         offset = self.offset % self.advance
         opening, _, closing = _indices(times, _NEVER_LATE, self.size, self.advance, offset)
         first, last = (
@@ -71,7 +71,7 @@ class Hopping(SpanKind):
         return first, last
 
     def latest_before(self, times: Ints, limit: Ints) -> Ints:
-        """The last grid window over the time that ends by then."""
+        """The last instant of the last grid window over each time whose last instant is not after `limit`."""
         first, last = self.last_instants(times)
         return np.minimum(last, first + (limit - first) // self.advance * self.advance)
 
@@ -82,13 +82,14 @@ class Hopping(SpanKind):
         )
 
     def window_instants(self, windows: Windows) -> Ints:
-        """Half open: the instant before the end."""
+        """The instant before each window's end, as windows are half open."""
         return last_instants(windows.start, windows.end, size=self.size)
 
 
 @njit(cache=True, nogil=True)
 def _indices(times: Ints, min_end: Ints, size: int, advance: int, offset: int) -> tuple[Ints, Ints, Ints]:
-    """Per row the k of the first window over it, of the first it counts in, and of the last; 0 <= offset < advance."""
+    """Per row, the k of the first window over it, of the first window that it counts in, and of the last window over
+    it; 0 <= offset < advance."""
     opening, counting = np.empty(times.size, np.int64), np.empty(times.size, np.int64)
     closing = np.empty(times.size, np.int64)
     for row in range(times.size):
@@ -108,7 +109,7 @@ def _indices(times: Ints, min_end: Ints, size: int, advance: int, offset: int) -
 
 @njit(cache=True, nogil=True)
 def _enumerate(offsets: Ints, opening: Ints, closing: Ints) -> tuple[Ints, Ints]:
-    """Key and k of every window over a row, in order."""
+    """The key and the k of every window that is over a row, in order."""
     n = 0
     for key in range(offsets.size - 1):
         for row in range(offsets[key], offsets[key + 1]):
@@ -127,9 +128,9 @@ def _enumerate(offsets: Ints, opening: Ints, closing: Ints) -> tuple[Ints, Ints]
 
 @njit(cache=True, nogil=True)
 def _number(offsets: Ints, counting: Ints, closing: Ints, group: Ints, index: Ints) -> tuple[Ints, Ints]:
-    """Per row the numbers of its windows, `first .. past-1`.
+    """Per row, the numbers `first .. past-1` of the windows that it counts in.
 
-    Windows over a row have consecutive k, so a number is found by the distance in k from the row's last window.
+    Windows over a row have consecutive k, so a window's number follows from its distance in k from the row's last one.
     """
     first, past = np.empty(counting.size, np.int64), np.empty(counting.size, np.int64)
     begin = 0
@@ -146,7 +147,7 @@ def _number(offsets: Ints, counting: Ints, closing: Ints, group: Ints, index: In
 
 
 def _bounds(index: Ints, size: int, advance: int, offset: int) -> tuple[Ints, Ints]:
-    """Start and end of windows, saturated; products may wrap where the limits below replace them."""
+    """The starts and ends of windows, saturated. Products may wrap; the limits below replace the wrapped ones."""
     with np.errstate(over="ignore"):
         start = index * np.int64(advance) + np.int64(offset)
         end = start + np.int64(size)
@@ -156,7 +157,7 @@ def _bounds(index: Ints, size: int, advance: int, offset: int) -> tuple[Ints, In
 
 
 def _check_numbers(time: int, size: int, advance: int, offset: int) -> None:
-    """Refuse a least time over which the number k of a window does not fit into int64."""
+    """Refuse a time (the least one) if the number k of a window over it does not fit into int64."""
     last = (time - offset) // advance
     first = last - (size - 1 - (time - offset - last * advance)) // advance
     if first < _LEAST:
@@ -173,18 +174,18 @@ def _check_numbers(time: int, size: int, advance: int, offset: int) -> None:
 def hopping_spans(
     *, offsets: Ints, times: Ints, size: int, advance: int, offset: int, min_end: Ints | None
 ) -> tuple[Windows, Spans, npt.NDArray[np.bool_]]:
-    """All hopping windows of many keys, and which rows count in which.
+    """All hopping windows of many keys, and the windows that each row counts in.
 
     Args:
         offsets: rows `offsets[k] .. offsets[k+1]-1` belong to key k.
-        times: in ticks, not falling within a key.
+        times: in ticks, ascending within a key.
         size: length of a window, 1 .. 2**63-1 ticks.
-        advance: distance of two starts, 1 .. size.
+        advance: distance between two starts, 1 .. size.
         offset: shifts all starts; any integer.
-        min_end: per row the least last instant of a window that it counts in; None: no row is late.
+        min_end: per row, the least last instant of a window that it counts in; None: no row is late.
 
     Returns:
-        Windows ordered by (key, start), the spans of the rows that count somewhere, and which rows those are.
+        Windows ordered by (key, start), the spans of the rows that count in a window, and flags of those rows.
 
     Raises:
         ParameterError: a row is so near to the least int64 that a window over it has no number.

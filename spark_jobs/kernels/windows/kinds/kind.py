@@ -1,4 +1,4 @@
-"""What every kind of windows tells of itself: how rows become windows, how windows lie in time, what a row can change.
+"""The interface of a kind of windows: how rows become windows, how windows lie in time, which windows a row can change.
 
 A row counts in a window iff the window's last instant is at or after the row's `min_end`. The last instant is `end` for
 closed windows, `end - 1` for half-open ones; a row at t is in a session iff `t + gap` is at or after its `min_end`.
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Bounds = tuple[Ints, Ints]
 SpansFound = tuple[Windows, Spans, npt.NDArray[np.bool_]]
-"""Windows by (key, start), the spans of the rows that count somewhere, and which rows those are."""
+"""Windows ordered by (key, start), the spans of the rows that count in a window, and flags of those rows."""
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 _PLACED = "__placed"
 
 
 @dataclass(frozen=True)
 class Grain:
-    """Instants that no window crosses, and no row bears across: `offset + n * length`."""
+    """Instants, `offset + n * length` in ticks, that no window crosses; a row changes no window on their other side."""
 
     length: int
     offset: int = 0
@@ -48,53 +48,55 @@ class Kind(ABC):
     drop_negative: bool = False
     half_open: bool = True
     windows_a_row: int = 1
-    """The most windows that a row may add."""
+    """The greatest number of windows that a row may add."""
     identity: str = "window_start"
     """The column that tells the windows of a key apart."""
     order_columns: tuple[str, ...] = ()
-    """Columns that windows are ordered by between their key and `position`; see `in_place`."""
+    """The columns by which the windows of a key are ordered before `position`; see `in_place`."""
     position: str = "window_start"
-    """The column, ascending, by which windows are ordered that are equal in their key and `order_columns`."""
+    """The column that orders, ascending, the windows with the same key and `order_columns`."""
 
     @property
     @abstractmethod
     def halo(self) -> tuple[int, int] | None:
-        """How far before and after a row the windows start that it bears on; None: any distance (sessions)."""
+        """The greatest distances, before and after a row, at which a window that the row can change starts. In ticks;
+        None: any distance (sessions)."""
 
     @property
     def grain(self) -> Grain | None:
-        """Instants at which keys may be cut so that no row is needed on both sides; None: there are none."""
+        """The instants at which the times of a key may be cut so that no row is needed on both sides; None: none."""
         return None
 
     @property
     def span(self) -> int:
-        """No window reaches further than this (and one tick) from a row that can change it; sessions: their gap."""
+        """The greatest distance, in ticks, that a window reaches from a row that can change it (plus one tick). For
+        sessions, the gap."""
         assert self.halo is not None, "a kind without a halo says its span itself"
         return max(self.halo)
 
     @abstractmethod
     def changed_by(self, start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
-        """Per window the first and the last time at which a row that comes or goes can change it."""
+        """Per window, the first and the last time at which an inserted or retracted row can change it."""
 
     def affected_by(self, start: Ints, end: Ints) -> Bounds:
-        """The same, as close as a comparison of published windows with new ones can have it: of a window with no such
-        row both are equal."""
+        """Per window, the first and the last time of a touched row that can make the published window and the new one
+        differ. Within the bounds of `changed_by`, and for some kinds closer."""
         return self.changed_by(start, end)
 
     def closes(self, start: Ticks, end: Ticks) -> Ticks:
-        """Per window the end, of all windows over rows that can change it, that comes last."""
+        """Per window, the latest end of all windows over rows that can change it."""
         return end
 
     @abstractmethod
     def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
-        """Per window whether no window of this kind can lie there."""
+        """Per window, True if no window of this kind can have these bounds."""
 
     @abstractmethod
     def last_instants(self, times: Ints) -> Bounds:
-        """Per time the last instants of the first and of the last window that can hold a row there."""
+        """Per time, the last instants of the first and of the last window that can contain a row at that time."""
 
     def within(self, times: Ints, least: int, greatest: int) -> npt.NDArray[np.bool_]:
-        """Per time whether all windows that can hold a row there begin at or after `least`, and end by `greatest`."""
+        """Per time, True if all windows that can contain a row at that time lie from `least` to `greatest`."""
         if self.halo is None:
             return (times >= least) & (times <= greatest)
         reach = self.span + 1
@@ -105,18 +107,20 @@ class Kind(ABC):
         return inside
 
     def latest_before(self, times: Ints, limit: Ints) -> Ints:
-        """Per time the greatest last instant up to `limit` of a window over it; one such window there is."""
+        """Per time, the greatest last instant, up to `limit`, of a window over it. The caller makes sure that there is
+        such a window."""
         return np.minimum(self.last_instants(times)[1], limit)
 
     def settled(self, time: int, last_start: int | None) -> Settled:
-        """What rows at or after `time` leave alone; `last_start`: the start of the key's last window so far, if any."""
+        """The windows of a key that rows at or after `time` can't change. `last_start`: the start of the key's last
+        window so far, if it has one."""
         assert self.halo is not None, "a kind without a halo says itself what is settled"
         before, after = self.halo
         start = max(time - before, _LEAST)
         return Settled(start, max(start - after, _LEAST))
 
     def required(self, aggregates: Mapping[str, Aggregate]) -> list[str]:
-        """The columns in which a null makes a row count nowhere."""
+        """The columns in which a null keeps a row out of every window."""
         return columns_read(aggregates.values()) if self.null_values == "skip_row" else []
 
     @abstractmethod
@@ -124,31 +128,34 @@ class Kind(ABC):
         """The windows of a table's rows, in any order."""
 
     def windows_after(self, standing: Any, table: pa.Table, inputs: Inputs) -> Found:
-        """The windows of rows that go on from what `Found.following` gave."""
+        """The windows of rows that continue from `standing`, which `Found.following` returned."""
         raise NotImplementedError(f"{type(self).__name__} windows follow from the rows alone")
 
     def in_place(self, windows: pa.Table) -> pa.Table:
-        """Windows with the columns by which they are ordered."""
+        """Windows with the columns `order_columns` and `position` added, if they lack them."""
         return windows
 
     def place(self, time: int, number: int) -> tuple[tuple[int, ...], int]:
-        """The `order_columns` and the position of the first window at or after `time`, whose number is `number`."""
+        """The values of `order_columns` and of `position` for the first window at or after `time`; `number`: its number
+        within a cell, see `Settled`."""
         return (), time
 
 
 class SpanKind(Kind):
-    """A kind whose windows follow from the times of rows alone."""
+    """A kind whose windows depend only on the times of rows."""
 
     @abstractmethod
     def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> SpansFound:
         """The windows of rows sorted by key and time."""
 
     def window_instants(self, windows: Windows) -> Ints | None:
-        """Per window the instant that a row's `min_end` is compared with; None if that is the row's own matter."""
+        """Per window, the instant that a row's `min_end` is compared with; None if a row's lateness does not depend on
+        the window."""
         return windows.end
 
     def sorted_rows(self, table: pa.Table, inputs: Inputs, placed: str | None = None) -> SortedRows:
-        """The rows that can count, by key and time; `placed`: the column of times to sort by, if not their own."""
+        """The rows that can count, sorted by key and time. `placed`: the column of times to sort by, if it is not
+        `inputs.time`."""
         return sort_rows(
             table,
             key=inputs.key,
@@ -159,8 +166,8 @@ class SpanKind(Kind):
         )
 
     def windows(self, table: pa.Table, inputs: Inputs) -> Found:
-        """The windows of a table's rows, in any order; with `forward_to` a row that is late for all its windows counts
-        in those over that time."""
+        """The windows of a table's rows, in any order. With `forward_to`, a row that is late for all its windows counts
+        in the windows over that time instead."""
         table, placed = self._placed(table, inputs)
         rows = self.sorted_rows(table, inputs, placed)
         event_times = None if inputs.forward_to is None else rows.ticks(inputs.time)
@@ -177,7 +184,8 @@ class SpanKind(Kind):
         return Found(rows, windows, made, int(chosen.size - np.count_nonzero(chosen)))
 
     def _placed(self, table: pa.Table, inputs: Inputs) -> tuple[pa.Table, str | None]:
-        """The column of times by which rows are placed where a late row moves on; None: their own."""
+        """The table, and the column of times by which its rows are placed. The column is added if late rows may move
+        on; None: rows are placed by their own times."""
         if inputs.forward_to is None or inputs.min_end is None:
             return table, None
         if self.halo is None or max(self.halo[1], 0):

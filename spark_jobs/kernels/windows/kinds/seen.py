@@ -1,4 +1,4 @@
-"""Ids that have come already, of one cell of a key: exact, whatever comes later."""
+"""The ids that have occurred so far in one cell of a key, exactly."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..rows import order_keys
 class Seen:
     """A growing set of ids.
 
-    Whole numbers and timestamps take 8 bytes each, in sorted runs of which each is at least twice as long as the next;
-    other ids are Python objects.
+    Whole numbers and timestamps take 8 bytes each. They are in sorted runs, each at least twice as long as the next.
+    Other ids are Python objects.
     """
 
     in_runs: bool
@@ -26,12 +26,12 @@ class Seen:
 
     @classmethod
     def of(cls, kind: pa.DataType) -> Seen:
-        """None yet, of ids of this type."""
+        """An empty set for ids of this type."""
         numbers = pa.types.is_integer(kind) and not pa.types.is_uint64(kind)
         return cls(numbers or pa.types.is_timestamp(kind))
 
     def add(self, ids: pa.Array) -> None:
-        """Remember ids, which have no nulls and are not there yet."""
+        """Add ids, which have no nulls and are not in the set yet."""
         if not self.in_runs:
             self.others.update(ids.to_pylist())
         elif len(ids):
@@ -41,7 +41,7 @@ class Seen:
             self.runs.append(run)
 
     def holds(self, ids: pa.Array) -> npt.NDArray[np.bool_]:
-        """Which of these ids are there."""
+        """Flags of the ids that are in the set."""
         if not self.in_runs:
             return np.fromiter((one in self.others for one in ids.to_pylist()), np.bool_, len(ids))
         keys, there = order_keys(ids), np.zeros(len(ids), np.bool_)

@@ -1,11 +1,11 @@
 """Session windows: the rows of a key, cut where the distance to the row before is greater than the gap.
 
-Distance exactly `gap` joins (Kafka's inequality). Bounds are the first and the last time of the session, both
-inclusive. A session is a function of the set of times, whatever their order.
+Rows at a distance of exactly `gap` join (Kafka's inequality). Bounds are the first and the last time of the session,
+both inclusive. A session is a function of the set of times, whatever their order.
 
-Lateness: a row at t is not in any session if `t + gap < min_end`. It does not look at the sessions standing when the
-row arrives, as Kafka does for a late row that touches a live session: that would make the answer depend on when a
-batch was processed.
+Lateness: a row at t is in no session if `t + gap < min_end`. The sessions that exist when the row arrives do not
+matter. Kafka does consider them, for a late row that touches a live session, so its result depends on the time at which
+a batch is processed.
 """
 
 from __future__ import annotations
@@ -31,37 +31,38 @@ class Sessions(SpanKind):
 
     @property
     def halo(self) -> None:
-        """A session may be of any length."""
+        """None: a session may be of any length."""
         return
 
     @property
     def span(self) -> int:
-        """The gap."""
+        """The session gap in ticks."""
         return self.gap
 
     def changed_by(self, start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
-        """A row joins, or parted, what lies within a gap of it."""
+        """From a gap before the session to a gap after it: rows join those within a gap of them."""
         return start - self.gap, end + self.gap
 
     def closes(self, start: Ticks, end: Ticks) -> Ticks:
-        """A row that changes it is at most a gap after its end, and counts as ending a gap after that."""
+        """Two gaps after the end: a row that can change the session is at most a gap after it, and that row's session
+        counts as ending another gap later."""
         return end + 2 * self.gap
 
     def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
-        """None ends before it starts."""
+        """True for bounds that end before they start."""
         return end < start
 
     def last_instants(self, times: Ints) -> Bounds:
-        """A row's session counts as ending a gap after the row, whatever else is in it."""
+        """A gap after each time: the session of a row counts as ending there, whatever other rows are in it."""
         last = plus(times, self.gap)
         return last, last
 
     def window_instants(self, windows: Windows) -> None:
-        """None: a late row is in no session, whatever sessions there are."""
+        """None: a late row is in no session, so its lateness does not depend on the sessions."""
         return
 
     def settled(self, time: int, last_start: int | None) -> Settled:
-        """The last session may go on."""
+        """All sessions before the key's last one, which later rows may extend."""
         start = time if last_start is None else last_start
         return Settled(start, start)
 
@@ -73,16 +74,16 @@ class Sessions(SpanKind):
 def session_spans(
     *, offsets: Ints, times: Ints, gap: int, min_end: Ints | None
 ) -> tuple[Windows, Spans, npt.NDArray[np.bool_]]:
-    """All sessions of many keys, and which rows are in which.
+    """All sessions of many keys, and the sessions that each row is in.
 
     Args:
         offsets: rows `offsets[k] .. offsets[k+1]-1` belong to key k.
-        times: in ticks, not falling within a key.
-        gap: greatest distance of neighbours of one session, 1 .. 2**63-1 ticks.
-        min_end: per row the least `time + gap` with which it counts; None: no row is late.
+        times: in ticks, ascending within a key.
+        gap: greatest distance between neighbours of one session, 1 .. 2**63-1 ticks.
+        min_end: per row, the least `time + gap` with which it counts; None: no row is late.
 
     Returns:
-        Sessions ordered by (key, start), the spans of the rows in them, and which rows those are.
+        Sessions ordered by (key, start), the spans of the rows in them, and flags of those rows.
     """
     counted = np.ones(times.size, np.bool_)
     group = np.repeat(np.arange(offsets.size - 1, dtype=np.int64), np.diff(offsets))

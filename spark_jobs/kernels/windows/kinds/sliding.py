@@ -2,8 +2,8 @@
 
 For the rows of one key and a size `d`, with exact bounds:
 
-    left window of a row at t     [t-d, t]       always there
-    right window of a row at t    [t+1, t+1+d]   there iff some row lies in it; the row at t does not
+    left window of a row at t     [t-d, t]       always exists
+    right window of a row at t    [t+1, t+1+d]   exists iff a row lies in it; the row at t does not
     content                       every row with start <= time <= end
     windows with one start are one window (the left one of one row may be the right one of another)
 
@@ -14,11 +14,11 @@ So n distinct times have at most 2n-1 windows. Size 10, rows at 103, 107, 112 an
 `clip_at_zero` (Kafka's times start at 0): rows at t <= d share the window [0, d] as their left one; rows before 0 do
 not count. At the ends of int64 bounds saturate, and a right window whose start would pass the end does not exist.
 
-Lateness: row i counts in a window iff `end >= min_end[i]`. A left window is there iff a row at its end counts in it;
-a right window iff a row before its start is not late for all its windows (`t + d >= min_end`) and at least one row
-counts in it. This one rule serves a grace (`min_end` = stream time at arrival - grace) and the late policies of a
-source file. Where no row is late it is the definition above; beyond, Kafka's own result depends on what its stores
-hold, which is not imitated.
+Lateness: row i counts in a window iff `end >= min_end[i]`. A left window exists iff a row at its end counts in it. A
+right window exists iff at least one row counts in it and a row a tick before its start is not late for all its windows
+(`t + d >= min_end`). This one rule serves a grace (`min_end` = stream time at arrival - grace) and the late policies of
+a source file. If no row is late, it is the definition above. With late rows, Kafka's own result depends on the content
+of its stores; this is not imitated.
 
 Cost: O(rows) once sorted, plus O(log rows) for each late row; independent of the number of rows a window.
 """
@@ -42,7 +42,7 @@ _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True)
 class Sliding(SpanKind):
-    """`[t - size, t]` and `[t + 1, t + 1 + size]`; see the module."""
+    """The windows `[t - size, t]` and `[t + 1, t + 1 + size]` of a row at t; see the module."""
 
     size: int
     clip_at_zero: bool
@@ -52,24 +52,25 @@ class Sliding(SpanKind):
 
     @property
     def drop_negative(self) -> bool:  # type: ignore[override]
-        """Kafka's times start at 0."""
+        """True with `clip_at_zero`: Kafka's times start at 0."""
         return self.clip_at_zero
 
     @property
     def halo(self) -> tuple[int, int]:
-        """Windows over the row, and its right window."""
+        """The windows over the row start up to `size` before it; its right window starts a tick after it."""
         return self.size, 1
 
     def changed_by(self, start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
-        """Rows inside, and the one whose right window it is."""
+        """From the tick before the start, where the row may be whose right window it is, to the end."""
         return start - 1, end
 
     def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
-        """All are of one length."""
+        """True for bounds of another length than `size`."""
         return end - start != self.size
 
     def last_instants(self, times: Ints) -> Bounds:
-        """The left window of the row ends first; the one that starts at the row ends last."""
+        """The ends of the row's left window, which ends first, and of the window that starts at the row, which ends
+        last."""
         return times, plus(times, self.size)
 
     def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> SpansFound:
@@ -94,7 +95,8 @@ def _plus(time: int, distance: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _next_right(times: Ints, min_end: Ints, row: int, stop: int, size: int) -> tuple[int, int]:
-    """The next row from `row` on whose right window may be there, and the next row in time; (stop, stop): none."""
+    """The next row from `row` on whose right window may exist, and the next row with a later time; (stop, stop): there
+    is none."""
     while row < stop:
         if min_end.size and _plus(times[row], size) < min_end[row]:
             row += 1
@@ -111,7 +113,7 @@ def _next_right(times: Ints, min_end: Ints, row: int, stop: int, size: int) -> t
 
 @njit(cache=True, nogil=True)
 def _next_left(times: Ints, min_end: Ints, row: int, stop: int, size: int, clip: bool) -> int:
-    """The next row at or after `row` that counts in its left window."""
+    """The next row from `row` on that counts in its left window; `stop` if there is none."""
     while min_end.size and row < stop and min_end[row] > _left_bounds(times[row], size, clip)[1]:
         row += 1
     return row
@@ -119,7 +121,7 @@ def _next_left(times: Ints, min_end: Ints, row: int, stop: int, size: int, clip:
 
 @njit(cache=True, nogil=True)
 def _candidates(offsets: Ints, times: Ints, min_end: Ints, size: int, clip: bool) -> tuple[Ints, Ints, Ints]:
-    """Group, start and end of the windows that may be there: a right one may turn out to count no row."""
+    """The key, start and end of the windows that may exist: a right window may turn out to have no row."""
     group, start = np.empty(2 * times.size, np.int64), np.empty(2 * times.size, np.int64)
     end = np.empty(2 * times.size, np.int64)
     n = 0
@@ -144,7 +146,7 @@ def _candidates(offsets: Ints, times: Ints, min_end: Ints, size: int, clip: bool
 
 @njit(cache=True, nogil=True)
 def _first_reaching(end: Ints, low: int, high: int, bound: int) -> int:
-    """The first window of low .. high-1 that ends at or after `bound`."""
+    """The first of the windows low .. high-1 that ends at or after `bound`; `high` if there is none."""
     while low < high:
         middle = (low + high) >> 1
         if end[middle] < bound:
@@ -156,10 +158,10 @@ def _first_reaching(end: Ints, low: int, high: int, bound: int) -> int:
 
 @njit(cache=True, nogil=True)
 def closed_spans(offsets: Ints, times: Ints, min_end: Ints, group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Per row the windows `first .. past-1` of its key with start <= time <= end and end >= min_end (empty: past <=
+    """Per row, the windows `first .. past-1` of its key with start <= time <= end and end >= min_end (none if past <=
     first).
 
-    Within a key neither starts nor ends may fall.
+    Starts and ends must ascend within a key; neighbours may be equal.
     """
     first, past = np.empty(times.size, np.int64), np.empty(times.size, np.int64)
     begin = 0
@@ -183,16 +185,16 @@ def closed_spans(offsets: Ints, times: Ints, min_end: Ints, group: Ints, start: 
 def sliding_spans(
     *, offsets: Ints, times: Ints, size: int, clip_at_zero: bool, min_end: Ints | None
 ) -> tuple[Windows, Spans, npt.NDArray[np.bool_]]:
-    """All sliding windows of many keys, and which rows count in which.
+    """All sliding windows of many keys, and the windows that each row counts in.
 
     Args:
         offsets: rows `offsets[k] .. offsets[k+1]-1` belong to key k.
-        times: in ticks, not falling within a key; none below 0 if `clip_at_zero`.
-        size: greatest distance of two rows of one window, 0 .. 2**63-1 ticks.
-        min_end: per row the least end of a window that it counts in; None: no row is late.
+        times: in ticks, ascending within a key; none below 0 if `clip_at_zero`.
+        size: greatest distance between two rows of one window, 0 .. 2**63-1 ticks.
+        min_end: per row, the least end of a window that it counts in; None: no row is late.
 
     Returns:
-        Windows ordered by (key, start), the spans of the rows that count somewhere, and which rows those are.
+        Windows ordered by (key, start), the spans of the rows that count in a window, and flags of those rows.
     """
     least = np.empty(0, np.int64) if min_end is None or not np.any(min_end > times) else min_end
     windows = Windows(*_candidates(offsets, times, least, size, clip_at_zero))

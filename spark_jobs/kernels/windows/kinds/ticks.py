@@ -1,4 +1,4 @@
-"""Ticks as columns or as SQL: a rule that is written once over either is computed by numpy, or rendered for Spark."""
+"""Ticks as columns or as SQL: a rule is written once, and numpy computes it or it is rendered as SQL for Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SqlTicks:
-    """A bigint expression of SQL. `%` is the modulo by a positive number, never below 0, as numpy's is."""
+    """A bigint expression of SQL. `%` is the modulo by a positive number and never negative, as in numpy."""
 
     sql: str
 
@@ -35,4 +35,4 @@ def _text(ticks: SqlTicks | int) -> str:
 
 
 Ticks = TypeVar("Ticks", Ints, SqlTicks)
-"""Columns of int64, or SQL."""
+"""Ticks as int64 arrays, or as SQL expressions."""
