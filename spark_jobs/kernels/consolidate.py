@@ -37,7 +37,7 @@ def dense_ranks(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_dictionary(array.type):
-        # a dictionary made elsewhere may hold a value twice, and the null beside the nulls of its column
+        # a dictionary from elsewhere may have a value twice, and may have a null in addition to nulls in the column
         values = pa.concat_arrays([array.dictionary, pa.nulls(1, array.type.value_type)])
         return _ranks_of_codes(array.indices, dense_ranks(values))
     encoded = (_in_total_order(array) if pa.types.is_floating(array.type) else array).dictionary_encode()

@@ -29,5 +29,5 @@ def midnight(day: date, zone: ZoneInfo) -> int:
     early, late = sorted((clock.replace(fold=fold) - _EPOCH) // _MICROSECOND for fold in (0, 1))
     if early == late or local_date(late - 1, zone) < day:
         return late
-    # midnight comes twice on the day itself, or clocks skipped it from some time before
+    # midnight occurs twice on the day itself, or clocks skipped it in a change from some time before it
     return early + bisect_left(range(early, late), day, key=lambda time: local_date(time, zone))

@@ -1,7 +1,8 @@
 """Records: from the bytes of CSV, NDJSON and Parquet files to typed rows, or to rejects with a rule and a reason.
 
-Nothing is dropped and nothing is guessed: each record becomes one row of the output, good or rejected, and where blocks
-are cut changes none. `naive.py` says the same record by record; tests compare both.
+No record is dropped and no value is guessed: each record becomes one row of the output, good or rejected (see `rejects`
+for rejects in ranges). The places where blocks are cut change no row. `naive.py` reads record by record with the same
+results; tests compare both.
 """
 
 from spark_jobs.kernels.records.headers import FileRejectedError

@@ -1,6 +1,7 @@
 """An array of JSON objects as lines of NDJSON: one line an element, whatever lines the file has.
 
-So the line of a row is its element's number. An element longer than a record may be is cut, and rejected as too long.
+So the line of a row is its element's number. An element longer than the limit of a record is cut, and then rejected as
+too long.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _BLANK = b" \t\r\n"
 
 
 def array_lines(blocks: Iterable[bytes], max_record: int) -> Iterator[bytes]:
-    """The elements of the array in `blocks`, each with a line end.
+    """The elements of the array in `blocks`, each with a line end, in pieces of whole lines.
 
     Raises:
         FileRejectedError: `empty_file`, `unreadable_file` (no array, or something after it), `truncated_file`.
@@ -29,7 +30,7 @@ def array_lines(blocks: Iterable[bytes], max_record: int) -> Iterator[bytes]:
 
 
 class _Splitter:
-    """The state between two blocks: how deep in brackets, in a string or not, and the element so far."""
+    """The state between two blocks: the depth of brackets, True inside a string, and the element so far."""
 
     def __init__(self, max_record: int) -> None:
         self._most = max_record + 1
@@ -56,7 +57,7 @@ class _Splitter:
                 self._escaped = at == len(block)
                 at += 1
             elif mark in (b"\n", b"\r"):
-                # in a string it is no JSON, which the carriage return leaves it
+                # inside a string a line end is not JSON; as a carriage return it stays so
                 self._keep(b"\r" if self._in_string else b" ")
             elif mark == b'"' or self._in_string:
                 self._in_string ^= mark == b'"'
@@ -69,7 +70,7 @@ class _Splitter:
         return bytes(lines)
 
     def finish(self) -> None:
-        """Refuse an array that has not ended, or that has no element."""
+        """Raise FileRejectedError if the array has not ended, or has no element."""
         if not self._started:
             raise empty_file()
         if not self._ended:

@@ -1,6 +1,7 @@
 """Blocks of bytes become batches of cells: the streaming half of the reader, independent of the file's size.
 
-A batch holds whole records; what is left of a block waits for the next one. Where blocks are cut changes no record.
+A batch has whole records; the rest of a block waits for the next block. The places where blocks are cut change no
+record.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from spark_jobs.kernels.records.rules import NUMBER
 from spark_jobs.kernels.records.spec import RecordSpec
 
 MAX_RECORDS = 1 << 16
-"""Records of a batch. With 20 columns their cells take 12 MB; larger batches were no faster."""
+"""The most records of a batch. With 20 columns their cells take 12 MB; larger batches were no faster."""
 _MAX_CELLS = 1 << 22
 _MOST_NAMES = 1_000
-"""Undeclared keys of a file that are remembered, to name the one that is nearest to a missing column."""
+"""Undeclared keys of a file that are remembered, about so many, to suggest the one nearest to a missing column."""
 _BOM = b"\xef\xbb\xbf"
 _MARKS = np.zeros(6, np.int16)
 _MARKS[tokens.TOO_LONG], _MARKS[tokens.UNCLOSED] = NUMBER["too_long"], NUMBER["unclosed_quote"]
@@ -37,11 +38,11 @@ _MARKS[tokens.BAD_QUOTE], _MARKS[tokens.COUNT] = NUMBER["bad_quote"], NUMBER["wr
 
 @dataclass
 class Cells:
-    """Records of one batch and their cells: row `j` of the cells is declared column `j`, then the undeclared ones.
+    """The records of one batch and their cells: row `j` of the cells is declared column `j`; undeclared columns follow.
 
-    `rules` holds what is wrong with a record as a whole (0: nothing), `arguments` the rule's own number (a count, a
-    column). `extra_names` are the undeclared columns of a CSV header; `extras` what undeclared keys of JSON objects
-    hold, by record.
+    `rules` has the rule that each record breaks as a whole (0: none), `arguments` that rule's own number (a count, a
+    column). `extra_names` are the undeclared columns of a CSV header. `extras` has, by record, the values of undeclared
+    keys of JSON objects, and of CSV columns without a name.
     """
 
     data: np.ndarray
@@ -56,13 +57,13 @@ class Cells:
     extra_names: tuple[str, ...] = ()
     extras: dict[int, list[tuple[str, str | None]]] = field(default_factory=dict)
     slow: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    """The records that `slow` reads."""
+    """The numbers of the records that the module `slow` reads."""
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def only(self, kept: np.ndarray) -> Cells:
-        """The records that are `kept`, which `slow` has read already."""
+        """The cells of the records that `kept` flags; the module `slow` must have read its records before."""
         if kept.all():
             return self
         places = {int(old): new for new, old in enumerate(np.flatnonzero(kept))}
@@ -76,7 +77,7 @@ class Cells:
         return self.data[self.bounds[index, 0] : self.bounds[index, 1]].tobytes()
 
     def text(self, row: int, index: int) -> str:
-        """The text of a cell."""
+        """The text of a cell, by its row (column) and its record."""
         return self.data[self.starts[row, index] : self.ends[row, index]].tobytes().decode()
 
 
@@ -84,7 +85,7 @@ _Scan = Callable[["_Room", np.ndarray, int, bool, int], tuple[int, int, int, int
 
 
 class _Room:
-    """The arrays that a scanner fills: of at most `size` records, with a row of cells per column."""
+    """The arrays that a scanner fills, for at most `size` records, with a row of cells per column."""
 
     def __init__(self, rows: int, size: int = MAX_RECORDS) -> None:
         size = max(1, min(size, _MAX_CELLS // max(rows, 1)))
@@ -95,12 +96,12 @@ class _Room:
 
     @property
     def records(self) -> tokens.Records:
-        """What the scanners call records."""
+        """The arrays that the scanners take as `records`."""
         return self.bounds, self.lines, self.marks, self.counts
 
     @property
     def cells(self) -> tokens.CellBounds:
-        """What the scanners call cells."""
+        """The arrays that the scanners take as `cells`."""
         return self.starts, self.ends, self.kinds
 
 
@@ -128,7 +129,7 @@ def csv_cells(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[Cells]:
 
 
 def _keep_unnamed(cells: Cells, first: int, names: tuple[str, ...]) -> None:
-    """Put what stands in columns without a name, from row `first` of the cells on, beside their records."""
+    """Add the values of columns without a name, from row `first` of the cells on, to the records' `extras`."""
     for row, name in enumerate(names, first):
         filled = (cells.rules == 0) & (cells.ends[row] > cells.starts[row])
         for index in np.flatnonzero(filled).tolist():
@@ -139,8 +140,8 @@ def ndjson_cells(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[Cells]:
     """Batches of the NDJSON file in `blocks`.
 
     Raises:
-        FileRejectedError: `empty_file`, it holds no record; after all batches `columns_missing`, none of its readable
-            records has a column that is not optional.
+        FileRejectedError: `empty_file`, it has no record; after all batches `columns_missing`, a column that is not
+            optional is in none of its readable records.
     """
     keys = [column.header.encode() for column in spec.columns]
     key_bytes = np.frombuffer(b"".join(keys), np.uint8)
@@ -177,7 +178,8 @@ def ndjson_cells(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[Cells]:
 
 
 class Stream:
-    """What is left of the blocks: `data[position:]`, then the rest; a byte order mark at the beginning is skipped."""
+    """The unread part of a file: `data[position:]`, then the blocks to come. A byte order mark at the beginning is
+    skipped."""
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
         self._blocks = iter(blocks)
@@ -188,7 +190,7 @@ class Stream:
             self.position = len(_BOM)
 
     def more(self) -> None:
-        """Add the next block, or learn that there is none (`final`)."""
+        """Add the next block to `data`, or set `final` if there is none."""
         block = next(self._blocks, None)
         if block is None:
             self.final = True
@@ -196,7 +198,7 @@ class Stream:
             self.data, self.position = self.data[self.position :] + block, 0
 
     def skip_line(self) -> None:
-        """Drop what is left of a line, however long it is."""
+        """Skip the rest of the present line, which may extend over several blocks."""
         self.position = len(self.data)
         while not self.final:
             self.more()
@@ -242,7 +244,7 @@ def _cells_of(room: _Room, data: np.ndarray, count: int) -> Cells:
 
 
 def _check_utf8(cells: Cells) -> None:
-    """Mark the records that are no UTF-8, other than those already known as too long or unclosed."""
+    """Mark the records that are not UTF-8 as `bad_utf8`, except those already marked as too long or unclosed."""
     try:
         cells.data[cells.bounds[0, 0] : cells.bounds[-1, 1]].tobytes().decode()
     except UnicodeDecodeError:
@@ -259,7 +261,7 @@ def _read_header(stream: Stream, spec: RecordSpec) -> Header:
         check_delimiter_line(record, spec)
         mark, record = _first_record(stream, spec)
     if mark == tokens.BAD_QUOTE:
-        # quoted names look so where another delimiter stands between them
+        # quoted names look like this if another delimiter is between them
         check_delimiter(record, (), spec)
     if mark not in (tokens.COUNT, tokens.OK, tokens.SLOW):
         raise FileRejectedError("bad_header", expected="a header of column names", found="a first record that is none")
@@ -267,7 +269,7 @@ def _read_header(stream: Stream, spec: RecordSpec) -> Header:
 
 
 def _first_record(stream: Stream, spec: RecordSpec) -> tuple[int, bytes]:
-    """The mark and the bytes of the record that comes next. Raises FileRejectedError if there is none."""
+    """The mark and the bytes of the next record. Raises FileRejectedError if there is none."""
     room, none = _Room(0, size=1), np.empty(0, np.int64)
     escape = ord(spec.escape) if spec.escape else -1
     while True:

@@ -1,8 +1,9 @@
-"""Compiled readers of decimals in cells and in Parquet: exact, or the rule that stands against it; nothing is rounded.
+"""Compiled readers of decimals in cells and in Parquet. A value is read exactly, or an outcome names the reason against
+it; no value is rounded.
 
-Grammar (blanks and tabs around a value are allowed): `[+-]?(digits[.digits]|.digits)`, `digits.` too. An exponent is
-none of it: a column of money that is written so went through floats. A value of `decimal(p, s)` has at most `p - s`
-digits before the point, zeros in front apart, and at most `s` after it, zeros at the end apart.
+Grammar (blanks and tabs around a value are allowed): `[+-]?(digits[.digits]|.digits)`, `digits.` too. Exponents are not
+allowed: a column of money that has them went through floats. A value of `decimal(p, s)` has at most `p - s` digits
+before the point, without leading zeros, and at most `s` after it, without zeros at the end.
 
 Values are whole numbers of units of the last place in 128 bits: two int64 words each, the lower one first.
 """
@@ -15,19 +16,19 @@ import numpy as np
 from spark_jobs.kernels.records.numbers import Bytes, Flags, Ints
 
 READ, BAD, OVERFLOW, INEXACT = 0, 1, 2, 3
-"""How a value read: fine, not of the grammar, too many digits before the point, too many after it."""
+"""Outcomes of reading a value: fine, not of the grammar, too many digits before the point, too many after it."""
 _MASK = 0xFFFFFFFF
 _WORD_DIGITS = 18
-"""So many digits are below 2**63."""
+"""The most digits of which every number is below 2**63."""
 _CARRIED = 5
-"""Limbs of 32 bits: more than the 38 digits of a decimal take."""
+"""Limbs of 32 bits, one more than the 38 digits of a decimal need."""
 
 
 @numba.njit(cache=True, nogil=True)
 def read_decimals(
     buf: Bytes, starts: Ints, ends: Ints, live: Flags, precision: int, scale: int, values: Ints, how: Bytes
 ) -> None:
-    """Read the cells that are `live` into the rows of `values` (two words each) and `how`."""
+    """Read the cells that are `live` into the rows of `values` (two words each), and the outcomes into `how`."""
     limbs = np.zeros(_CARRIED, np.int64)
     for i in range(len(starts)):
         if live[i]:
@@ -71,7 +72,8 @@ def _read(buf: Bytes, start: int, end: int, precision: int, scale: int, limbs: I
 
 @numba.njit(cache=True, nogil=True)
 def _bounds(buf: Bytes, start: int, end: int) -> tuple[int, int]:
-    """Where the point is (the end, if there is none), and whether the rest are digits, one at least."""
+    """The position of the point (`end` without one), and `READ`, or `BAD` if the rest is not all digits, at least
+    one."""
     point, digits = end, 0
     for pos in range(start, end):
         if buf[pos] == 46 and point == end:
@@ -85,7 +87,7 @@ def _bounds(buf: Bytes, start: int, end: int) -> tuple[int, int]:
 
 @numba.njit(cache=True, nogil=True)
 def _append(limbs: Ints, digit: int) -> None:
-    """Ten times the number, and a digit."""
+    """Multiply the number in `limbs` by ten and add `digit`."""
     carry = digit
     for i in range(_CARRIED):
         carry += limbs[i] * 10
@@ -95,7 +97,7 @@ def _append(limbs: Ints, digit: int) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _store(limbs: Ints, negative: bool, value: Ints) -> None:
-    """The two words of a magnitude and its sign."""
+    """Write the number with this magnitude and sign into the two words of `value`."""
     low, high = limbs[0] | (limbs[1] << 32), limbs[2] | (limbs[3] << 32)
     if negative:
         high = ~high + (1 if low == 0 else 0)
@@ -105,7 +107,8 @@ def _store(limbs: Ints, negative: bool, value: Ints) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def rescale(whole: Ints, held: int, live: Flags, precision: int, scale: int, values: Ints, how: Bytes) -> None:
-    """Read decimals with `held` digits after the point (`whole`: two words each) as `decimal(precision, scale)`."""
+    """Read decimals with `held` digits after the point (`whole`: two words each) as `decimal(precision, scale)`, into
+    `values` and `how`."""
     limbs = np.zeros(_CARRIED, np.int64)
     most = np.zeros(_CARRIED, np.int64)
     most[0] = 1
@@ -138,7 +141,7 @@ def rescale(whole: Ints, held: int, live: Flags, precision: int, scale: int, val
 
 @numba.njit(cache=True, nogil=True)
 def _shorten(limbs: Ints) -> bool:
-    """The number without its last digit; whether that was none."""
+    """Remove the last digit of the number in `limbs`. Returns True if that digit was not zero."""
     rest = 0
     for i in range(_CARRIED - 1, -1, -1):
         piece = (rest << 32) | limbs[i]

@@ -1,16 +1,16 @@
-"""Which delimiter a CSV header seems to have, where it does not fit the declared one."""
+"""A guess at the delimiter of a CSV header that does not fit the declared one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 DELIMITERS = (",", ";", "\t", "|")
-"""The delimiters that files are written with."""
+"""The usual delimiters of CSV files."""
 
 
 def likely_delimiter(header: bytes, declared: Iterable[str], delimiter: str) -> str | None:
-    """The delimiter by which most of the `declared` columns stand in the header, where none does by `delimiter`; None
-    if no other gives two of them (or the only one)."""
+    """The delimiter that finds the most `declared` columns in the header. None if `delimiter` finds one itself, or if
+    no other delimiter finds two of them (or the only one)."""
     columns = {name.encode() for name in declared}
 
     def fitting(separator: str) -> int:

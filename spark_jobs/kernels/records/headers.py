@@ -1,4 +1,4 @@
-"""The header of a CSV file, the columns that any file has to have, and the errors of files that are rejected whole."""
+"""The header of a CSV file, the columns that every file must have, and the errors of files that are rejected whole."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from spark_jobs.kernels.records.slow import split_csv
 from spark_jobs.kernels.records.spec import RecordSpec
 
 DELIMITER_LINE = b"sep="
-"""Beginning of a line before the header, by which Excel knows the delimiter."""
+"""Beginning of a line before the header, in which Excel looks for the delimiter."""
 _MOST_MISSING = 5
-"""Columns that a sentence names."""
+"""The most missing columns that an error names."""
 
 
 class FileRejectedError(TidemarkError):
-    """A file that cannot be read as a whole: no row of it counts. Fact `rule`: one of `rules.FILE_RULES`."""
+    """A file is rejected whole: no row of it counts. Fact `rule`: one of `rules.FILE_RULES`."""
 
     code = "file_rejected"
     rule: str
@@ -33,7 +33,8 @@ class FileRejectedError(TidemarkError):
 
 
 class Header(NamedTuple):
-    """The columns of a CSV file in their order: `names`, then those at the end that have none, by their places."""
+    """The columns of a CSV file in their order: `names`, then the columns at the end without a name (`unnamed`), as
+    `column N`."""
 
     names: list[str]
     unnamed: tuple[str, ...]
@@ -48,7 +49,7 @@ def header_of(record: bytes, spec: RecordSpec) -> Header:
         )
         raise FileRejectedError("bad_header", expected=expected, found=found)
     if b"\r" in record.replace(b"\r\n", b""):
-        # the whole file would be one header, and none of its records told
+        # the whole file would be read as one header, without any record
         expected = "lines that end in a newline, with or without a carriage return before it"
         raise FileRejectedError("bad_header", expected=expected, found="carriage returns alone")
     try:
@@ -73,7 +74,7 @@ def header_of(record: bytes, spec: RecordSpec) -> Header:
 
 
 def without_unnamed(names: list[str]) -> Header:
-    """The header of these names, in which the empty ones at the end, as spreadsheets leave them, are no names."""
+    """The header with these names. Empty names at the end, which spreadsheets leave, become `unnamed` columns."""
     named = len(names)
     while named > 1 and not names[named - 1]:
         named -= 1
@@ -81,14 +82,15 @@ def without_unnamed(names: list[str]) -> Header:
 
 
 def check_delimiter_line(record: bytes, spec: RecordSpec) -> None:
-    """Refuse a line `sep=…` that names another delimiter than the declared one."""
+    """Raise FileRejectedError if a line `sep=…` names another delimiter than the declared one."""
     seeming = record.removeprefix(DELIMITER_LINE).decode("utf-8", "replace")
     if seeming != spec.delimiter:
         raise wrong_delimiter(spec.delimiter, seeming)
 
 
 def check_delimiter(record: bytes, names: Iterable[str], spec: RecordSpec) -> None:
-    """Refuse a header none of whose names is declared, and in which another delimiter would give declared ones."""
+    """Raise FileRejectedError for a header without a declared name in which another delimiter would give declared
+    ones."""
     declared = {column.header for column in spec.columns}
     other = None if declared.intersection(names) else likely_delimiter(record, declared, spec.delimiter)
     if other is not None:
@@ -110,7 +112,7 @@ def empty_file() -> FileRejectedError:
 
 
 def check_present(names: Collection[str], spec: RecordSpec) -> None:
-    """Refuse a file whose columns are `names` and which lacks declared ones that are not optional."""
+    """Raise FileRejectedError if `names`, the columns of a file, lack a declared column that is not optional."""
     declared = [column.header for column in spec.columns]
     missing = [column.header for column in spec.columns if not column.optional and column.header not in names]
     if not missing:
@@ -129,7 +131,7 @@ def check_present(names: Collection[str], spec: RecordSpec) -> None:
 
 
 def check_lines(last_line: int, spec: RecordSpec) -> None:
-    """Refuse a file that goes on beyond its greatest line."""
+    """Raise FileRejectedError if a file has more lines than `spec.max_lines`."""
     if last_line > spec.max_lines:
         expected = f"at most {spec.max_lines} lines (`landing.max_lines`)"
         raise FileRejectedError("too_many_lines", expected=expected, found="more")

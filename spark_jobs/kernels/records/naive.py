@@ -31,7 +31,7 @@ _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  local times are naive on purpo
 
 
 def naive_csv(data: bytes, spec: RecordSpec) -> list[Row]:
-    """What `read_csv` returns for a file of these bytes."""
+    """The rows that `read_csv` returns for a file with these bytes."""
     records = _csv_records(data.removeprefix(b"\xef\xbb\xbf"), spec)
     first = next(records, None)
     if first is not None and first[1].startswith(b"sep="):
@@ -53,7 +53,7 @@ def naive_csv(data: bytes, spec: RecordSpec) -> list[Row]:
 
 
 def naive_ndjson(data: bytes, spec: RecordSpec) -> list[Row]:
-    """What `read_ndjson` returns for a file of these bytes."""
+    """The rows that `read_ndjson` returns for a file with these bytes."""
     rows, objects, tombstones = [], list[dict[str, slow.Cell]](), False
     for line, raw in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if len(raw) > spec.max_record_bytes:
@@ -76,7 +76,7 @@ def naive_ndjson(data: bytes, spec: RecordSpec) -> list[Row]:
 
 
 def _limited(rows: list[Row], spec: RecordSpec) -> list[Row]:
-    """The rows, with all rejects of a rule beyond the limit in one range at the end."""
+    """The rows, with the rejects of each rule beyond its limit as one range at the end."""
     if rows:
         check_lines(rows[-1]["line"], spec)
     singles, ranges, seen = [], dict[str, Row](), Counter[str | None]()
@@ -100,7 +100,7 @@ def _is_utf8(record: bytes) -> bool:
 
 
 def _csv_records(data: bytes, spec: RecordSpec) -> Iterator[tuple[int, bytes, list[bytes] | str]]:
-    """`(line, raw, fields or rule)` of each record."""
+    """The records as `(line, raw, fields or the rule that is broken)`."""
     pos, line, limit, delimiter, escape = 0, 1, spec.max_record_bytes, spec.delimiter.encode(), spec.escape.encode()
     while pos < len(data):
         if data[pos : pos + 1] == b"\n" or data[pos : pos + 2] == b"\r\n" or data[pos:] == b"\r":
@@ -127,7 +127,7 @@ def _csv_records(data: bytes, spec: RecordSpec) -> Iterator[tuple[int, bytes, li
 
 
 def _record_end(data: bytes, start: int, delimiter: bytes, escape: bytes) -> tuple[int, bool]:
-    """Where the newline is that ends the record (or the data end), and whether that is outside quotes."""
+    """The position of the newline that ends the record (or the end of the data), and True if that is outside quotes."""
     quoted, at_start, pos = False, True, start
     while pos < len(data):
         byte = data[pos : pos + 1]
@@ -179,7 +179,8 @@ def _header(fields: list[bytes] | str) -> list[str]:
 
 
 def _refuse_delimiter(text: str, header: list[str], spec: RecordSpec) -> None:
-    """Refuse a header without a declared column in which another delimiter would have two, or the only one."""
+    """Raise FileRejectedError for a header without a declared column in which another delimiter would give two of them,
+    or the only one."""
     declared = [column.header for column in spec.columns]
     if any(name in declared for name in header):
         return
@@ -239,7 +240,8 @@ def _drift(members: dict[str, slow.Cell], spec: RecordSpec) -> tuple[str | None,
 
 
 def _fill(row: Row, members: dict[str, slow.Cell], spec: RecordSpec) -> tuple[str | None, str | None, int]:
-    """Fill a row's values; `(rule, reason, argument)` of what it breaks."""
+    """Fill a row's values. Returns `(rule, reason, argument)` of the first rule that it breaks; rule None: it breaks
+    none."""
     instants: dict[str, int | None] = {}
     headers = {column.header for column in spec.columns}
     extra = [(key, None if kind == NULL else text) for key, (kind, text) in members.items() if key not in headers]

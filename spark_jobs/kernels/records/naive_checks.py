@@ -9,7 +9,7 @@ from spark_jobs.kernels.records.spec import COLUMN_PREFIX, TIMELINE_PREFIX, Reco
 
 
 def first_broken_check(row: dict[str, Any], spec: RecordSpec) -> tuple[RowCheck, str] | None:
-    """The first check that a readable row breaks, and the column that it is about; None if it keeps all."""
+    """The first check that a readable row breaks, and the column that the check is about; None if it breaks none."""
     for check in spec.checks:
         if check.kind == "lateness":
             name = next(name for name in spec.event_time if row[TIMELINE_PREFIX + name] is not None)

@@ -26,11 +26,11 @@ _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  local times are naive on purpo
 
 
 class Broken(Exception):
-    """A value breaks a rule, whose name is the message."""
+    """A value breaks a rule; the message is the rule's name."""
 
 
 def read_value(column: ColumnSpec, kind: int, text: str) -> tuple[Any, int | None, str | None]:
-    """`(value, instant, note)` of a cell; raises Broken with the rule."""
+    """`(value, instant, note)` of a cell. Raises Broken with the rule that the cell breaks."""
     if kind == NULL or (kind == TEXT and text in column.null_values):
         return None, None, None
     if kind == NESTED:
@@ -45,7 +45,7 @@ def read_value(column: ColumnSpec, kind: int, text: str) -> tuple[Any, int | Non
 
 
 def _plain_number(column: ColumnSpec, text: str) -> str:
-    """The number with a point, and without the marks between thousands."""
+    """The number with a point as its decimal mark and without the marks between thousands. Raises Broken."""
     if (column.decimal, column.thousands) == (".", ""):
         return text
     mark, point = re.escape(column.thousands), re.escape(column.decimal)
@@ -123,7 +123,7 @@ def _time(column: ColumnSpec, text: str) -> tuple[int, int, str | None]:
 
 
 def _read_time(column: ColumnSpec, text: str, bad: Broken) -> tuple[int, bool]:
-    """`(microseconds, whether the text has an offset)` by the first format that reads the text."""
+    """The microseconds by the first format that reads the text, and True if the text has an offset. Raises `bad`."""
     for form in column.time_formats:
         if form in times.EPOCH_POWERS:
             time_us, how = _read_epoch(text, times.EPOCH_POWERS[form])

@@ -2,8 +2,8 @@
 
 Grammar (blanks and tabs around a value are allowed): int `[+-]?digits[.zeros]`, `digits.` too; float
 `[+-]?(digits[.digits]|.digits)[e[+-]digits]`, `digits.` too; bool `true`, `t`, `yes`, `y`, `1` and `false`, `f`, `no`,
-`n`, `0`, in any case. A float is the double nearest to the decimal, ties to even, as in IEEE 754; what is too great for
-a double, NaN and Infinity are no numbers of a source.
+`n`, `0`, in any case. A float is the double nearest to the decimal, ties to even, as in IEEE 754. NaN, Infinity and
+numbers too great for a double are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 READ, BAD, OVERFLOW, SLOW = 0, 1, 2, 3
-"""How a cell read: fine, not of the grammar, beyond int64, or (floats) by the slow reader."""
+"""Outcomes of reading a cell: fine, not of the grammar, beyond int64, or (floats) left to the slow reader."""
 
 _POWERS = 10.0 ** np.arange(23)  # powers of ten that a double holds exactly
 _LEAST = np.int64(-(2**63))
@@ -28,7 +28,7 @@ _EXACT = np.uint64(1) << np.uint64(53)
 
 @numba.njit(cache=True, nogil=True)
 def trim(buf: Bytes, start: int, end: int) -> tuple[int, int]:
-    """The bounds without blanks and tabs around."""
+    """The bounds of the text in `[start, end)` without the blanks and tabs around it."""
     while start < end and (buf[start] == 32 or buf[start] == 9):
         start += 1
     while end > start and (buf[end - 1] == 32 or buf[end - 1] == 9):
@@ -58,7 +58,7 @@ def read_int(buf: Bytes, start: int, end: int) -> tuple[int, int]:
             continue
         if digit < 0 or digit > 9:
             return 0, BAD
-        # towards the negative, which has one value more
+        # collect the negative value: int64 has one negative number more
         if value < _LEAST_TENTH or (value == _LEAST_TENTH and digit > 8):
             how = OVERFLOW
         else:
@@ -72,7 +72,7 @@ def read_int(buf: Bytes, start: int, end: int) -> tuple[int, int]:
 
 @numba.njit(cache=True, nogil=True)
 def read_ints(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Ints, how: Bytes) -> None:
-    """Read the cells that are `live` into `values` and `how`."""
+    """Read the whole numbers in the cells that are `live` into `values`, and the outcomes into `how`."""
     for i in range(len(starts)):
         if live[i]:
             values[i], how[i] = read_int(buf, starts[i], ends[i])
@@ -91,9 +91,9 @@ def plain_numbers(
     sizes: Ints,
 ) -> None:
     """Copy the cells that are `live` to their `offsets` in `out`, with a point for the mark `decimal` and without the
-    mark `thousands` (-1: none), which has to be between groups of three digits; `sizes` is how long they are there.
+    mark `thousands` (-1: none), which must be between groups of three digits. `sizes` gets the lengths of the copies.
 
-    Of a cell that breaks this a lone point is copied, which is no number. Blanks around a number are left out.
+    For a cell that breaks this, a single point is copied, which is not a number. Blanks around a number are left out.
     """
     for i in range(len(starts)):
         if live[i]:
@@ -130,7 +130,7 @@ def _plain_number(buf: Bytes, start: int, end: int, decimal: int, thousands: int
 
 @numba.njit(cache=True, nogil=True)
 def find_digits(buf: Bytes, starts: Ints, ends: Ints, live: Flags, how: Bytes) -> None:
-    """Give the cells that are `live` and `-?digits` the mark `READ` in `how`."""
+    """Set `how` to `READ` for the cells that are `live` and have the form `-?digits`."""
     for i in range(len(starts)):
         if live[i]:
             pos = starts[i] + (1 if starts[i] < ends[i] and buf[starts[i]] == 45 else 0)
@@ -144,8 +144,8 @@ def find_digits(buf: Bytes, starts: Ints, ends: Ints, live: Flags, how: Bytes) -
 
 @numba.njit(cache=True, nogil=True)
 def read_floats(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Floats, how: Bytes) -> None:
-    """Read the cells that are `live` into `values` and `how`; those whose nearest double needs more work become
-    `SLOW`.
+    """Read the floats in the cells that are `live` into `values`, and the outcomes into `how`. `SLOW`: the nearest
+    double needs the slow reader.
     """
     for i in range(len(starts)):
         if live[i]:
@@ -190,7 +190,7 @@ def _read_float(buf: Bytes, start: int, end: int) -> tuple[float, int]:
 
 @numba.njit(cache=True, nogil=True)
 def read_exponent(buf: Bytes, pos: int, end: int) -> tuple[int, int]:
-    """`(power, position after)` of the exponent at `pos`, behind its `e`; position -1 if there is none."""
+    """`(power, position after it)` of the exponent whose sign or digits are at `pos`; position -1 if there is none."""
     negative = pos < end and buf[pos] == 45
     if negative or (pos < end and buf[pos] == 43):
         pos += 1
@@ -203,7 +203,7 @@ def read_exponent(buf: Bytes, pos: int, end: int) -> tuple[int, int]:
 
 @numba.njit(cache=True, nogil=True)
 def read_bools(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Flags, how: Bytes) -> None:
-    """Read the cells that are `live` into `values` (0 or 1) and `how`."""
+    """Read the truth values in the cells that are `live` into `values` (0 or 1), and the outcomes into `how`."""
     for i in range(len(starts)):
         if live[i]:
             start, end = trim(buf, starts[i], ends[i])
@@ -218,7 +218,7 @@ def read_bools(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Flags,
 
 @numba.njit(cache=True, nogil=True)
 def _is_word(buf: Bytes, start: int, end: int, word: Bytes) -> bool:
-    """Whether the text is the word in any case, or its first letter."""
+    """True if the text in `[start, end)` is `word`, or its first letter, in any case."""
     if end - start != len(word) and end - start != 1:
         return False
     for index in range(end - start):

@@ -1,8 +1,7 @@
-"""Parquet files as rows and rejects: typed columns go over as they are, everything else through its text.
+"""Parquet files as rows and rejects: columns of a fitting type are taken as they are, all others are read as text.
 
-What a text in CSV or JSON would be refused for, a Parquet value is refused for too: a float in an int or a decimal
-column, NaN, an instant beyond year 9999, a time of day in a date column. Instants finer than a microsecond are cut off
-like those in text.
+A Parquet value is refused for the same reasons as a text in CSV or JSON: a float in an int or a decimal column, NaN, an
+instant beyond year 9999, a time of day in a date column. Instants are cut off to microseconds, as those in text.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ _TICKS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def read_parquet(file: IO[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
-    """The rows of a Parquet file (seekable), a bounded number at a time, as batches of `spec.schema()`.
+    """The rows of a Parquet file (seekable) as batches of `spec.schema()`, each of a bounded number of rows.
 
-    `line` is the row's number, from 1. Raises FileRejectedError (`empty_file`, `unreadable_file`,
-    `duplicate_header`, `columns_missing`, `too_many_lines`), also after some batches: then nothing of the file counts.
+    `line` is the number of the row, from 1. Raises FileRejectedError (`empty_file`, `unreadable_file`,
+    `duplicate_header`, `columns_missing`, `too_many_lines`), also after some batches: then no row of the file counts.
     """
     line, counter = 1, RejectCounter(spec)
     for batch in _file_batches(file, spec):
@@ -49,7 +48,7 @@ def _file_batches(file: IO[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]
         if not file.read(1):
             raise empty_file()
         file.seek(0)
-        # as nanoseconds, Arrow's own choice for INT96, times wrap outside the years 1677 to 2262
+        # Arrow reads INT96 as nanoseconds by default, in which times outside the years 1677 to 2262 wrap
         opened = pq.ParquetFile(pa.PythonFile(file, mode="r"), coerce_int96_timestamp_unit="us")
         nothing = pa.RecordBatch.from_pylist([], opened.schema_arrow)
         names = [name for name, _ in _opened(nothing, spec.opened)]
@@ -89,7 +88,8 @@ def _rows_of_batch(batch: pa.RecordBatch, spec: RecordSpec, first_line: int, cou
 
 
 def _opened(batch: pa.RecordBatch, opened: frozenset[str]) -> Iterator[tuple[str, pa.Array]]:
-    """The columns of a batch with their names; of a structure in which a column is declared its fields."""
+    """The columns of a batch with their names. A structure that contains a declared column is replaced by its fields,
+    named `structure.field`."""
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         if name not in opened or not pa.types.is_struct(array.type):
             yield name, array
@@ -99,8 +99,8 @@ def _opened(batch: pa.RecordBatch, opened: frozenset[str]) -> Iterator[tuple[str
 
 
 def _plain(array: pa.Array, *, as_text: bool) -> tuple[pa.Array, np.ndarray]:
-    """The array without a dictionary or an extension, and which of its texts are no UTF-8 (no writer checks that; they
-    are escaped). `as_text`: bytes are text, which writers may leave unmarked."""
+    """The array without a dictionary or an extension, and flags of its texts that are not UTF-8, which are escaped:
+    writers need not check that. `as_text`: bytes are taken as text, as writers may not mark it."""
     if isinstance(array, pa.ExtensionArray):
         is_uuid = array.type.extension_name == "arrow.uuid"
         array = array.storage
@@ -130,7 +130,7 @@ def _is_fixed(kind: pa.DataType) -> bool:
 
 
 def _read_array(column: ColumnSpec, array: pa.Array, good: np.ndarray) -> Values:
-    """The values of a column of the file as the type that the source declares."""
+    """The values of a column of the file, in the type that the source declares."""
     kind = array.type
     present = good & array.is_valid().to_numpy(zero_copy_only=False)
     values = Values(column, present, np.zeros(len(array), np.int16), np.zeros(0))
@@ -147,7 +147,7 @@ def _read_array(column: ColumnSpec, array: pa.Array, good: np.ndarray) -> Values
         decimals.rescale(words, kind.scale, present, *column.digits, values.numbers, how)
         settle_decimals(values, how)
     elif column.digits is not None and pa.types.is_floating(kind):
-        # a floating number is no exact decimal, however short it prints
+        # a float is not an exact decimal, even if it prints with few digits
         values.numbers = np.zeros((len(array), 2), np.int64)
         values.rules[present] = BAD_VALUE["decimal"]
     elif column.type in ("timestamp", "date") and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
@@ -160,7 +160,7 @@ def _read_array(column: ColumnSpec, array: pa.Array, good: np.ndarray) -> Values
 
 
 def _take_strings(values: Values, texts: pa.Array) -> None:
-    """Texts as they are, but for the null values and the rows that are refused."""
+    """Set `values` to the texts as they are, with null for null values and for rows that are not `present`."""
     if values.column.null_values:
         is_null = pc.is_in(texts, value_set=pa.array(values.column.null_values, pa.string()))
         values.present &= ~is_null.to_numpy(zero_copy_only=False)
@@ -199,17 +199,17 @@ def _read_as_text(column: ColumnSpec, array: pa.Array, good: np.ndarray) -> Valu
     _, offsets, data = texts.buffers()
     bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     bytes_ = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
-    bytes_.setflags(write=False)  # as every batch of the scanners: another type would be compiled anew
+    bytes_.setflags(write=False)  # read-only as batches of the scanners: a writable array would be compiled for anew
     return read_column(column, bytes_, bounds[:-1].copy(), bounds[1:].copy(), kinds, good)
 
 
 def column_texts(array: pa.Array) -> list[str | None]:
-    """Each value of a declared column as the text that its readers take; None for no value."""
+    """Each value of a declared column as the text that the column's readers take; None for a null."""
     return _texts(_plain(array, as_text=True)[0])
 
 
 def _texts(array: pa.Array) -> list[str | None]:
-    """Each value as text: strings as they are, numbers as they print, nested values as JSON."""
+    """Each value as text: strings as they are, numbers as they print, nested values as JSON; None for a null."""
     if pa.types.is_null(array.type):
         return [None] * len(array)
     if pa.types.is_decimal(array.type):
@@ -224,9 +224,9 @@ def _text_of(scalar: Any) -> str:
     try:
         value = scalar.as_py()
     except (ValueError, OverflowError, LookupError, pa.ArrowException):
-        # an instant that Python has no datetime or no zone for, or text inside a nested value that is no UTF-8
+        # an instant without a datetime or a zone in Python, or text inside a nested value that is not UTF-8
         if pa.types.is_temporal(scalar.type):
-            return f"{scalar.value} {scalar.type}"  # with its type, or it would do as a number
+            return f"{scalar.value} {scalar.type}"  # with its type, so that it is not read as a number
         return " ".join(pa.repeat(scalar, 1).to_string().split())
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")

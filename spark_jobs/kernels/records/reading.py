@@ -1,4 +1,5 @@
-"""The readers: blocks of bytes in, batches of typed rows and rejects out, in the file's order and in bounded memory.
+"""The readers of CSV and JSON: from blocks of bytes to batches of typed rows and rejects, in the order of the file and
+in bounded memory.
 
 Ranges of rejects (`rejects.RejectCounter`) come last."""
 
@@ -19,9 +20,9 @@ from spark_jobs.kernels.records.spec import RecordSpec
 def read_csv(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
     """The records of a CSV file (RFC 4180 with a header, UTF-8, see `tokens`) as batches of `spec.schema()`.
 
-    Columns may stand in any order; an optional one that the header lacks is null in every row. Raises FileRejectedError
-    with the rule `empty_file`, `bad_header`, `duplicate_header`, `columns_missing` or `too_many_lines`; then nothing of
-    the file counts.
+    Columns may be in any order; an optional column that the header lacks is null in every row. Raises FileRejectedError
+    with the rule `empty_file`, `bad_header`, `duplicate_header`, `wrong_delimiter`, `columns_missing` or
+    `too_many_lines`; then no row of the file counts.
     """
     return _rows(csv_cells(blocks, spec), spec)
 
@@ -29,14 +30,14 @@ def read_csv(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[pa.RecordBat
 def read_ndjson(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
     """The JSON objects of a file, one a line, as batches of `spec.schema()`.
 
-    Raises FileRejectedError with the rule `empty_file`, `too_many_lines` or, after all batches, `columns_missing`: no
-    object has a column that is not optional. Then nothing of the file counts.
+    Raises FileRejectedError with the rule `empty_file`, `too_many_lines` or, after all batches, `columns_missing`: a
+    column that is not optional is in no object. Then no row of the file counts.
     """
     return _rows(ndjson_cells(blocks, spec), spec)
 
 
 def read_json(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
-    """The objects of an array of JSON as batches of `spec.schema()`; `line` is an object's number, from 1.
+    """The objects of a JSON array as batches of `spec.schema()`; `line` is the number of an object, from 1.
 
     Raises FileRejectedError as `read_ndjson` does, and with the rules `unreadable_file` and `truncated_file`.
     """

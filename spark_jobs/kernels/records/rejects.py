@@ -1,7 +1,7 @@
-"""How many rejected records of a file are kept one by one: of each rule the first ones, the rest as one range of lines.
+"""The rejects of a file that are kept: for each rule the first ones, one by one, and the rest as one range of lines.
 
-A file can break a rule in every line, and every kept record costs a reason and its text. So a file leaves at most
-`max_rejects + 1` rejects of each rule, whatever its length; the lines of a range can be read from the file again.
+A file can break a rule in every line, and every kept record costs a reason and its text. So a file has at most
+`max_rejects + 1` rejects for each rule, whatever its length; the lines of a range can be read from the file again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from spark_jobs.kernels.records.spec import RecordSpec
 
 Reject = tuple[str, str, str | None]
-"""`(rule, reason, raw)`; raw is null where nothing of the record is kept."""
+"""`(rule, reason, raw)` of a rejected record; raw is None if nothing of the record is kept."""
 
 
 @dataclass
@@ -36,9 +36,10 @@ class RejectCounter:
     _ranges: dict[int, _Range] = field(default_factory=dict)
 
     def kept(self, rules: np.ndarray, lines: np.ndarray, describe: Callable[[int], Reject]) -> dict[int, Reject]:
-        """By their places in the batch the rejected records that are kept; the others are counted in ranges.
+        """The rejected records that are kept, by their places in the batch; the others are counted in ranges.
 
-        `rules`: the number of the rule that each record breaks, 0 for none; `lines` ascend over all batches.
+        `rules`: the number of the rule that each record breaks, 0 for none. `lines` ascend over all batches. `describe`
+        makes the reject of a place.
         """
         places: list[int] = []
         for number in np.unique(rules[rules != 0]).tolist():
@@ -59,7 +60,8 @@ class RejectCounter:
             known.last_line, known.records = last, known.records + len(places)
 
     def ranges(self) -> Iterator[pa.RecordBatch]:
-        """A batch of `spec.schema()` with the ranges by the numbers of their rules; none if there are none."""
+        """One batch of `spec.schema()` with the ranges, ordered by the numbers of their rules; no batch without
+        ranges."""
         rows = [
             dict(zip(("rule", "reason", "raw"), of.first, strict=True))
             | {"line": of.line, "last_line": of.last_line, "records": of.records}

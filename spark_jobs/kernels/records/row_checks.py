@@ -1,6 +1,6 @@
 """Checks that put rows into quarantine: each row of a batch against the bounds, values and forms of its source.
 
-A row without a value keeps all but `not_null`. Of several checks that a row breaks the first one rejects it.
+A row without a value passes all checks but `not_null`. A row that breaks several checks is rejected by the first one.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def mark_checks(
 
     Args:
         columns: the values of the declared columns.
-        spec: says which checks there are.
-        event_us: the event time of each record.
-        timed_by: the place of the column that its event time is from.
+        spec: the spec with the checks.
+        event_us: the event time of each record, in microseconds.
+        timed_by: per record, the place of the column of its event time.
         rules: each record's rule so far, 0 for none; changed.
-        arguments: the place of the column that a check is about; changed.
+        arguments: per record, the place of the column that its check is about; changed.
     """
     for index, check in enumerate(spec.checks):
         good = rules == 0
@@ -47,7 +47,7 @@ def mark_checks(
 
 
 def _breaks(check: RowCheck, values: Values, good: np.ndarray) -> np.ndarray:
-    """Which of the `good` records break the check."""
+    """Flags of the `good` records that break the check; arbitrary for the others."""
     array = values.array(good)
     if check.kind == "not_null":
         return _as_flags(array.is_null())
@@ -56,7 +56,7 @@ def _breaks(check: RowCheck, values: Values, good: np.ndarray) -> np.ndarray:
 
 
 def _kept(check: RowCheck, array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Whether each value keeps the check; whatever of null."""
+    """True for each value that passes the check; arbitrary for a null."""
     if check.kind == "in":
         return pc.or_(array.is_null(), pc.is_in(array, value_set=pa.array(check.values, kind)))
     if check.kind == "matches":

@@ -1,5 +1,5 @@
-"""From cells to rows: what a source declares of a row (entity, times, delta id), and a rule and reason where it lacks
-it.
+"""From cells to rows: the parts of a row that a source declares (entity, times, delta id), and a rule and a reason for
+each record that lacks one.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _VALUE_RULES = range(NUMBER["nested_value"], NUMBER["missing_entity"])
 
 
 def rows_of_cells(cells: Cells, spec: RecordSpec, counter: RejectCounter) -> pa.RecordBatch:
-    """The batch of `spec.schema()` for the records of `cells`: each a good row, or a reject with the first rule it
-    breaks; without those rejects that `counter` counts in ranges.
+    """The batch of `spec.schema()` for the records of `cells`. Each record is a good row, or a reject with the first
+    rule that it breaks; rejects that `counter` counts in ranges are left out.
     """
     rules, arguments = cells.rules, cells.arguments
     _check_drift(cells, spec)
@@ -49,7 +49,7 @@ def rows_of_cells(cells: Cells, spec: RecordSpec, counter: RejectCounter) -> pa.
 
 
 def mark(rules: np.ndarray, arguments: np.ndarray, broken: np.ndarray, argument: int) -> None:
-    """Give the records that break no rule yet the rule they break here (`broken`: its number, 0 for none)."""
+    """Set the rule of each record that has none yet to its number in `broken` (0: none), with this `argument`."""
     first = (rules == 0) & (broken != 0)
     rules[first], arguments[first] = broken[first], argument
 
@@ -66,10 +66,10 @@ def _check_drift(cells: Cells, spec: RecordSpec) -> None:
 
 
 def row_parts(columns: list[Values], spec: RecordSpec, rules: np.ndarray, arguments: np.ndarray) -> dict[str, pa.Array]:
-    """Entity, event time, arrival, delta id and timelines of each record, by their names in the schema.
+    """The entity, event time, arrival, delta id and timelines of each record, by their names in the schema.
 
-    Records that lack an entity, an event time or a part of the delta id get that rule; others that of the first check
-    which they break.
+    A record that lacks an entity, an event time or a part of the delta id gets the rule for that; a record of an erased
+    entity gets its rule; the others get the rule of the first check that they break, if any.
     """
     entity = as_text(columns[spec.place(spec.entity)])
     timelines = {name: columns[spec.place(column)] for name, column in spec.timelines}
@@ -106,8 +106,8 @@ def assemble(
     extra: pa.Array,
     rejects: dict[int, Reject],
 ) -> pa.RecordBatch:
-    """The batch of `spec.schema()`: the good records and those of `rejects`, in which all is null but the line, rule,
-    reason and raw text.
+    """The batch of `spec.schema()` with the good records and those of `rejects`. In a reject, all columns but the line,
+    rule, reason and raw text are null.
     """
     told: list[list[str | None]] = [[None] * len(lines) for _ in range(3)]
     for index, reject in rejects.items():
@@ -129,7 +129,7 @@ def assemble(
 
 
 def as_text(values: Values) -> pa.Array:
-    """A key column as text: instants in ISO-8601 UTC, microseconds only where there are some."""
+    """A key column as text: instants in ISO-8601 UTC, with microseconds only if they are not zero."""
     if values.strings is not None:
         return values.strings
     everywhere = np.ones(len(values.present), bool)
@@ -142,13 +142,15 @@ def as_text(values: Values) -> pa.Array:
 
 
 def _join(texts: list[pa.Array]) -> pa.Array:
-    """The parts of a delta id in one text: separated by `|`, so that different parts never give the same text."""
+    """The parts of a delta id as one text, separated by `|` and escaped, so that different parts never give the same
+    text."""
     escaped = [pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), "|", "\\|") for text in texts]
     return pc.binary_join_element_wise(*escaped, "|")
 
 
 def _first_present(timelines: list[Values]) -> tuple[np.ndarray, np.ndarray]:
-    """The time of the first timeline that each record has, and which one that is; -1: it has none."""
+    """Per record, the time, in microseconds, on the first timeline that it has a time on, and the place of that
+    timeline; -1: it has no time."""
     time_us, which = np.zeros(len(timelines[0].present), np.int64), np.full(len(timelines[0].present), -1)
     for index, timeline in enumerate(timelines):
         added = (which < 0) & timeline.present
@@ -169,7 +171,8 @@ def _only(texts: pa.Array, good: np.ndarray) -> pa.Array:
 
 
 def _extra(cells: Cells, columns: list[Values]) -> pa.Array:
-    """What undeclared columns hold, and how local times were resolved; an empty map where there is nothing."""
+    """The `extra` of each record: the values of its undeclared columns, and notes on resolved local times. Empty maps
+    for records without any; null for rejected records."""
     good = cells.rules == 0
     if not cells.extras and not any(values.notes for values in columns):
         return _extra_of_header(cells, len(columns), good)
@@ -186,7 +189,7 @@ def _extra(cells: Cells, columns: list[Values]) -> pa.Array:
 def add_notes(
     maps: list[list[tuple[str, str | None]] | None], columns: list[Values]
 ) -> list[list[tuple[str, str | None]] | None]:
-    """The `extra` of each record with the notes of its columns (None: a rejected record)."""
+    """The `extra` of each record (None for a rejected one) with the notes of its columns added."""
     for values in columns:
         for index, note in (values.notes or {}).items():
             items = maps[index]
@@ -220,7 +223,8 @@ def _raw(cells: Cells, index: int) -> str:
 
 
 def mark_mentions(spec: RecordSpec, rules: np.ndarray, raw: Callable[[int], str]) -> None:
-    """Give the rejects whose text (`raw`, by their places) has an erased entity in it the rule that says no more."""
+    """Change the rule of rejects that mention an erased entity to `ERASED`, under which nothing of a record is kept.
+    `raw` returns the text of the reject at a place."""
     if spec.erased is None:
         return
     for index in np.flatnonzero(rules).tolist():
@@ -231,8 +235,8 @@ def mark_mentions(spec: RecordSpec, rules: np.ndarray, raw: Callable[[int], str]
 def reason_of(
     number: int, argument: int, spec: RecordSpec, text: str, width: int, unknown: Iterable[str]
 ) -> str:  # fmt: skip
-    """The sentence for the rule `number` with its `argument`; `text` is the value, `width` the file's columns,
-    `unknown` those of the record that nobody declared."""
+    """The sentence for the rule `number` with its `argument`; `text` is the value, `width` the number of the file's
+    columns, `unknown` the names of the record's undeclared columns."""
     if number >= len(RULES):
         return check_reason(spec.checks[number - len(RULES)], spec.columns[argument], text)
     if number in _VALUE_RULES:

@@ -1,7 +1,7 @@
-"""Why a record or a file is rejected: one rule each, and the sentence that tells people what was expected and found.
+"""The rules by which a record or a file is rejected, and the sentences for people: what was expected and found.
 
-Kernels work with a rule's number (its place in `RULES`; 0 is none); tables hold its name. A name never changes its
-meaning; `RULES_VERSION` rises when a rule accepts or refuses what it did not before.
+Kernels use a rule's number (its place in `RULES`; 0: no rule); tables have its name. A name never changes its meaning;
+`RULES_VERSION` rises when a rule accepts or refuses values that it did not before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RULES = (
     "wrong_column_count",
     "unknown_column",
     "missing_column",
-    # one of its values
+    # one of the record's values
     "nested_value",
     "bad_int",
     "int_overflow",
@@ -45,13 +45,13 @@ RULES = (
     "missing_entity",
     "missing_time",
     "missing_delta_id",
-    # whom it is about
+    # the entity that the record is about
     ERASED,
 )
 NUMBER = {name: number for number, name in enumerate(RULES)}
 DRIFT_RULES = frozenset({"unknown_column", "missing_column", "columns_missing"})
-"""Rules about other columns than the declared ones; a reject under one of them fails the run of a source whose
-`unknown_columns` is `fail`. The first two are no rules where it is `keep`."""
+"""Rules about columns that differ from the declared ones. A reject under one of them fails the run of a source whose
+`unknown_columns` is `fail`. If it is `keep`, `unknown_column` and `missing_column` do not apply."""
 FILE_RULES = frozenset(
     {"empty_file", "truncated_file", "unreadable_file", "bad_header", "duplicate_header", "changed_file"}
     | {
@@ -65,7 +65,7 @@ FILE_RULES = frozenset(
         "expands_too_far",
     }
 )
-"""Rules that reject a file whole: its only row has no line."""
+"""Rules that reject a file whole; the one row for such a file has no line."""
 BAD_VALUE = {
     "int": NUMBER["bad_int"],
     "float": NUMBER["bad_float"],
@@ -90,18 +90,18 @@ _EXPECTED = {
 
 
 def rule_name(number: int, spec: RecordSpec) -> str:
-    """The id of a rule by its number; those beyond `RULES` are the source's checks."""
+    """The name of a rule by its number; numbers beyond `RULES` are the source's checks."""
     return RULES[number] if number < len(RULES) else spec.checks[number - len(RULES)].rule
 
 
 def check_reason(check: RowCheck, column: ColumnSpec, text: str) -> str:
-    """The sentence for a record that breaks a check; `text` is the value of `column` as in the file."""
+    """The sentence for a record that breaks a check; `text` is the value of `column` as it is in the file."""
     value = "none" if check.kind == "not_null" else _quoted(text)
     return f"column `{column.name}`: expected {check.expected} (check {check.name}), found {value}"
 
 
 def value_reason(rule: str, column: ColumnSpec, text: str) -> str:
-    """The sentence for a value (`text`, as in the file) of `column` that breaks `rule`."""
+    """The sentence for a value of `column` that breaks `rule`; `text` is the value as it is in the file."""
     found = _quoted(text)
     if rule == "ambiguous_local_time":
         expected = f"a local time that {column.timezone} has once, found {found}, which it has twice"
@@ -125,8 +125,8 @@ def _quoted(text: str) -> str:
 
 
 def record_reason(rule: str, spec: RecordSpec, argument: int, width: int, unknown: Iterable[str] = ()) -> str:
-    """The sentence for a record that breaks `rule`; `argument` is the rule's own number, `width` the header's columns,
-    `unknown` the columns that nobody declared.
+    """The sentence for a record that breaks `rule`; `argument` is the rule's own number, `width` the number of columns
+    in the header, `unknown` the names of undeclared columns.
     """
     if rule == "unknown_column":
         return _unknown_reason(sorted(unknown))
@@ -166,8 +166,8 @@ _RECORD_REASONS = {
 
 
 def show_raw(record: bytes, *, escape: bool) -> str:
-    """The record as text. With `escape` (rule `bad_utf8`) other bytes read `\\xNN` and backslashes are doubled:
-    lossless.
+    """The record as text. With `escape` (rule `bad_utf8`), bytes that are not UTF-8 become `\\xNN` and backslashes are
+    doubled, so that no byte is lost.
     """
     if not escape:
         return record.decode("utf-8", "replace")
@@ -175,7 +175,8 @@ def show_raw(record: bytes, *, escape: bool) -> str:
 
 
 def raw_bytes(rule: str, raw: str) -> bytes:
-    """The record's bytes behind the `raw` of a reject: the inverse of `show_raw` (of `too_long` a beginning)."""
+    """The bytes of a rejected record, from the reject's `raw`: the inverse of `show_raw`. For `too_long`, only the
+    beginning of the record."""
     if rule != "bad_utf8":
         return raw.encode()
     parts, rest = bytearray(), raw.encode()

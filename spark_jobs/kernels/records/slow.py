@@ -1,5 +1,5 @@
-"""Records that the scanners pass over, read one by one with the standard library, their values put where cells can
-point.
+"""The reader of records that the scanners mark as `SLOW`: one by one, with the standard library. The values are
+appended to the batch's data, so that cells can refer to them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Cell = tuple[int, str]
 
 
 class _Literal(str):
-    """A JSON number, true or false as it is written; also NaN and Infinity, which are refused where they are read."""
+    """A JSON number as it is written; also NaN and Infinity, which the readers of values refuse."""
 
     __slots__ = ()
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object's members as they come, so that a repeated key can be told."""
+    """An object's members in their order, with repeated keys, so that these can be found."""
 
 
 _DECODER = json.JSONDecoder(
@@ -38,7 +38,8 @@ _DECODER = json.JSONDecoder(
 
 
 def split_csv(record: bytes, delimiter: str, escape: str = "") -> list[bytes]:
-    """The values of a well-formed CSV record, quotes taken off, doubled ones and escapes undone."""
+    """The values of a well-formed CSV record, without the quotes around them and with doubled quotes and escapes
+    undone."""
     separator, mark = delimiter.encode(), escape.encode()
     pairs = (b'""', mark + b'"', mark * 2) if mark else (b'""',)
     values, pos = [], 0
@@ -64,14 +65,14 @@ def split_csv(record: bytes, delimiter: str, escape: str = "") -> list[bytes]:
 def parse_object(text: str, spec: RecordSpec) -> dict[str, Cell] | str:
     """The members of the JSON object `text` as cells, or the rule that it breaks.
 
-    Members of an object in which a column is declared (`spec.opened`) have its name and a dot in front of theirs; such
-    an object that is null has none.
+    An object that contains declared columns (`spec.opened`) is replaced by its members, with its name and a dot before
+    their names; if it is null, it has no members.
     """
     try:
         members = _DECODER.decode(text)
         json.dumps(members, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        # lone surrogates, which no UTF-8 text can hold, are a UnicodeEncodeError and so a ValueError
+        # lone surrogates, which UTF-8 can't encode, raise a UnicodeEncodeError, which is a ValueError
         return "bad_json"
     if members is None and spec.envelope is not None:
         return "tombstone"
@@ -107,7 +108,7 @@ def _cell(value: Any) -> Cell:
 
 
 def _compact(value: Any) -> str:
-    """A nested value as JSON text, its numbers as they were written."""
+    """A nested value as JSON text, with its numbers as they were written."""
     if isinstance(value, _Pairs):
         return "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{_compact(item)}" for key, item in value) + "}"
     if isinstance(value, list):
@@ -118,7 +119,7 @@ def _compact(value: Any) -> str:
 
 
 class _Side:
-    """Bytes appended to a batch's data, for values that stand nowhere in it as they read."""
+    """Bytes to append to a batch's data: values that are not in the data in the form in which they are read."""
 
     def __init__(self, cells: Cells) -> None:
         self._cells, self._added = cells, bytearray()
@@ -132,12 +133,12 @@ class _Side:
     def flush(self) -> None:
         if self._added:
             data = np.concatenate([self._cells.data, np.frombuffer(self._added, np.uint8)])
-            data.setflags(write=False)  # as every batch: another type would be compiled anew
+            data.setflags(write=False)  # read-only as every batch: a writable array would be compiled for anew
             self._cells.data = data
 
 
 def patch_csv(cells: Cells, place: np.ndarray, delimiter: str, escape: str) -> None:
-    """Put the values of the records with doubled or escaped quotes beside the batch's data."""
+    """Append the values of the records with doubled or escaped quotes to the batch's data."""
     side = _Side(cells)
     for index in cells.slow:
         for row, value in zip(place, split_csv(cells.record(index), delimiter, escape), strict=True):
@@ -146,8 +147,8 @@ def patch_csv(cells: Cells, place: np.ndarray, delimiter: str, escape: str) -> N
 
 
 def patch_ndjson(cells: Cells, spec: RecordSpec) -> None:
-    """Put the values of the objects that the scanner passed over beside the batch's data, undeclared ones in
-    `extras`.
+    """Append the values of the objects that the scanner marked as `SLOW` to the batch's data, and those of undeclared
+    keys to `extras`.
     """
     side = _Side(cells)
     places = {column.header: place for place, column in enumerate(spec.columns)}

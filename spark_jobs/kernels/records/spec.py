@@ -1,4 +1,4 @@
-"""What the records of a source look like and what its rows mean, as plain data that workers share."""
+"""The form of a source's records and the meaning of its rows, as plain data that workers share."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ CHECK_PREFIX = "check."
 
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
-    """A declared column: its name, its name in the files (`header`), and how its text is read.
+    """A declared column: its name, its name in the files (`header`), and the form of its text.
 
-    A file without an `optional` column has no value in it; a file without another one is rejected whole.
-    `decimal` is the mark before the fraction of numbers in texts, `thousands` that between groups of three digits.
-    `digits` are a decimal's: how many it has in all, and how many of them after the point.
-    `time_formats` are `iso`, `epoch_s|ms|us|ns` or strptime patterns, of which the first counts that reads a text;
-    `timezone` is that of times without an offset;
-    `dst` says which instant a local time means that a clock change made ambiguous or skipped: earliest, latest or
+    If a file lacks an `optional` column, the column is null in all of its rows; a file that lacks another column is
+    rejected whole.
+    `decimal` is the mark before the fraction of numbers in texts, `thousands` the mark between groups of three digits.
+    `digits` are a decimal's number of digits, and its number of digits after the point.
+    `time_formats` are `iso`, `epoch_s|ms|us|ns` or strptime patterns; the first one that reads a text is used.
+    `timezone` is the zone of times without an offset.
+    `dst` is the instant to take for a local time that a change of clocks made ambiguous or skipped: earliest, latest or
     refuse.
     """
 
@@ -54,17 +55,18 @@ class ColumnSpec:
 
     @property
     def arrow(self) -> pa.DataType:
-        """The type of its values in Arrow."""
+        """The Arrow type of the column's values."""
         return pa.decimal128(*self.digits) if self.digits is not None else _ARROW_TYPES[self.type]
 
 
 @dataclass(frozen=True, slots=True)
 class RowCheck:
-    """A check of a source whose breakers go to quarantine, under the rule `check.<name>`.
+    """A check of a source. Rows that break it are put into quarantine, under the rule `check.<name>`.
 
-    `column` is what it is about (none: `lateness`). `least` and `greatest` bound values, both included, `values` lists
-    them: as their column has them in Arrow, times in microseconds, dates in days. Of `lateness` `greatest` are the
-    microseconds that an event time may be before its drop. `expected` says it in words.
+    `column` is the column that it checks (empty for `lateness`). `least` and `greatest` are bounds of values, both
+    inclusive; `values` lists them. They have the form of the column in Arrow: times in microseconds, dates in days. For
+    `lateness`, `greatest` is the number of microseconds that an event time may be before the start of its drop.
+    `expected` is the check in words.
     """
 
     name: str
@@ -78,23 +80,23 @@ class RowCheck:
 
     @property
     def rule(self) -> str:
-        """The id under which quarantine lists what breaks it."""
+        """The rule under which quarantine lists the rows that break the check."""
         return f"{CHECK_PREFIX}{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSpec:
-    """How the records of a source become rows.
+    """The rules by which the records of a source become rows.
 
     `timelines` are pairs of a timeline and its column; `event_time` and `arrival` name timelines, `entity` and
     `delta_id` columns. `unknown_columns`: keep, quarantine or fail (the last two both reject, see
-    `rules.DRIFT_RULES`). Of each rule `max_rejects` rejects of a file are kept one by one, see `rejects`. A file with
-    more lines than `max_lines` is rejected whole, as is one of more than `max_expansion` times its size, decompressed.
-    `escape` is the character of CSV that takes their meaning from a quote and from itself in quotes, none where empty.
-    With an `envelope` a record is an event, see `envelopes`; `skip_tombstones`: its tombstones are no records.
-    `checks` are held against rows that break no rule. `drop_lo_us` is the start of the drop, which `drops` gives by its
-    number. Nothing is kept of records about entities of `erased`. `may_be_empty`: a file without records is one, and
-    not rejected.
+    `rules.DRIFT_RULES`). For each rule and file, `max_rejects` rejects are kept one by one, see `rejects`. A file with
+    more lines than `max_lines` is rejected whole, as is a file that decompresses to more than `max_expansion` times its
+    size. `escape` is the CSV character that escapes a quote, and itself, in quoted fields; empty: there is none.
+    With an `envelope` a record is an event, see `envelopes`; `skip_tombstones`: tombstones are not taken as records.
+    `checks` apply to rows that break no other rule. `drop_lo_us` is the start of the drop, from `drops` by its number,
+    in microseconds. Nothing is kept of records about `erased` entities. `may_be_empty`: a file without records is
+    accepted.
     """
 
     columns: tuple[ColumnSpec, ...]
@@ -120,27 +122,29 @@ class RecordSpec:
     may_be_empty: bool = False
 
     def of_drop(self, seq_no: int) -> RecordSpec:
-        """The same for the files of one drop."""
+        """The same spec for the files of one drop, with the start of that drop."""
         return replace(self, drop_lo_us=self.drops.start(seq_no))
 
     @property
     def opened(self) -> frozenset[str]:
-        """The names of the objects in which declared columns are: of `a.b.c` these are `a` and `a.b`."""
+        """The names of the objects that contain declared columns: for `a.b.c` these are `a` and `a.b`."""
         parts = [column.header.split(".") for column in self.columns]
         return frozenset(".".join(names[:n]) for names in parts for n in range(1, len(names)))
 
     def place(self, column: str) -> int:
-        """The position of a declared column."""
+        """The place in `columns` of the declared column with this name."""
         return next(index for index, spec in enumerate(self.columns) if spec.name == column)
 
     def schema(self) -> pa.Schema:
         """The schema of the batches that the readers return.
 
-        `line` (1 is the first line of the file; for Parquet the row), `entity`, `event_time`, `arrival`, `delta_id`,
-        a column `t_<timeline>` per timeline, `c_<column>` per declared column, `extra` (what undeclared columns hold,
-        as text), and `rule`, `reason`, `raw`: null in a good row; in a rejected one all others but `line` are null.
-        Of a range of rejects `line` and `last_line` are the first and last one, `records` is how many lines from one
-        to the other break the rule, `reason` and `raw` are those of the first; else `last_line`, `records` are null.
+        The columns are `line` (1 is the first line of the file; for Parquet the row), `entity`, `event_time`,
+        `arrival`, `delta_id`, a column `t_<timeline>` per timeline, `c_<column>` per declared column, `extra` (the
+        values of undeclared columns, as text), and `rule`, `reason`, `raw`. These three are null in a good row. In a
+        rejected row all columns but these and `line` are null.
+        For a range of rejects, `line` and `last_line` are its first and last line, `records` is the number of records
+        in between that break the rule, and `reason` and `raw` are those of the first. In other rows `last_line` and
+        `records` are null.
         """
         fields = [pa.field("line", pa.int64()), pa.field("entity", pa.string()), pa.field("event_time", INSTANT)]
         fields += [pa.field("arrival", INSTANT), pa.field("delta_id", pa.string())]

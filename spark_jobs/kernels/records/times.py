@@ -1,8 +1,8 @@
 """Instants and dates from text: compiled ISO-8601, epoch numbers, strptime patterns, and local times by their zone.
 
 ISO grammar: `YYYY-MM-DD`, then optionally `T` or a blank, `hh:mm`, optionally `:ss` and `.` or `,` with 1 to 9 digits,
-then optionally `Z`, `UTC`, `+hh:mm`, `+hhmm` or `+hh`, a blank before it allowed. Epochs are numbers with the grammar
-of floats, read exactly. Digits beyond the microsecond are cut off: the tick of all timelines is one
+then optionally `Z`, `UTC`, `+hh:mm`, `+hhmm` or `+hh`, with or without a blank before it. Epochs are numbers with the
+grammar of floats, read exactly. Digits beyond the microsecond are cut off, as the tick of all timelines is one
 microsecond. Instants before year 1 or after year 9999 (UTC) are refused, and so is second 60.
 """
 
@@ -23,7 +23,8 @@ LEAST_US, GREATEST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 EPOCH_POWERS = {"epoch_s": 6, "epoch_ms": 3, "epoch_us": 0, "epoch_ns": -3}
 """Microseconds in a unit, as a power of ten."""
 LOCAL, AMBIGUOUS, SKIPPED = 3, 4, 5
-"""How a cell read, beside those of `numbers`: as a local time; and local times that are two instants, or none."""
+"""Outcomes of reading a time, in addition to those of `numbers`: a local time without an offset; a local time that
+occurs twice in its zone; a local time that the zone's clocks skip."""
 _DAYS_BEFORE = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334], np.int64)
 _MONTH_DAYS = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)
 _HOUR_US = 3_600_000_000
@@ -32,7 +33,8 @@ _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  local times are naive on purpo
 
 @numba.njit(cache=True, nogil=True)
 def read_instants(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Ints, how: Bytes) -> None:
-    """Read the ISO times that are `live`: microseconds, and `READ` (with an offset), `LOCAL` (without) or `BAD`."""
+    """Read the ISO times that are `live` into `values` (microseconds since 1970) and `how`: `READ` (with an offset),
+    `LOCAL` (without one) or `BAD`."""
     for i in range(len(starts)):
         if live[i]:
             values[i], how[i] = _read_instant(buf, starts[i], ends[i])
@@ -40,7 +42,8 @@ def read_instants(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Int
 
 @numba.njit(cache=True, nogil=True)
 def read_dates(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Ints, how: Bytes) -> None:
-    """Read the dates `YYYY-MM-DD` that are `live` as local midnights in microseconds (`LOCAL` or `BAD`)."""
+    """Read the dates `YYYY-MM-DD` that are `live` into `values`, as local midnights in microseconds since 1970, and
+    `how`: `LOCAL` or `BAD`."""
     for i in range(len(starts)):
         if live[i]:
             start, end = trim(buf, starts[i], ends[i])
@@ -51,7 +54,8 @@ def read_dates(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Ints, 
 
 @numba.njit(cache=True, nogil=True)
 def read_epochs(buf: Bytes, starts: Ints, ends: Ints, live: Flags, power: int, values: Ints, how: Bytes) -> None:
-    """Read numbers of a unit (`power`: see `EPOCH_POWERS`) since 1970 as microseconds, rounded down."""
+    """Read the numbers of a unit since 1970 that are `live` into `values`, as microseconds, rounded down, and `how`:
+    `READ` or `BAD`. `power`: the unit, see `EPOCH_POWERS`."""
     for i in range(len(starts)):
         if live[i]:
             values[i], how[i] = _read_epoch(buf, starts[i], ends[i], power)
@@ -81,7 +85,7 @@ def _read_epoch(buf: Bytes, start: int, end: int, power: int) -> tuple[int, int]
         return 0, BAD
     if leading == digits:
         return 0, READ
-    # so many digits, zeros in front among them, are whole microseconds
+    # the number of digits, leading zeros included, that make whole microseconds
     whole = (digits if point < 0 else point) + power
     if whole - leading > _WHOLE_DIGITS:
         return 0, BAD
@@ -102,12 +106,12 @@ def _read_epoch(buf: Bytes, start: int, end: int, power: int) -> tuple[int, int]
 
 _NO_DAYS = -10_000_000
 _WHOLE_DIGITS = 18
-"""The instants of years 1 to 9999 have no more digits in microseconds."""
+"""The most digits of an instant of the years 1 to 9999 in microseconds."""
 
 
 @numba.njit(cache=True, nogil=True)
 def _digits(buf: Bytes, pos: int, count: int, end: int) -> int:
-    """The number in `count` digits at `pos`, -1 if they are not all digits."""
+    """The number in the `count` digits at `pos`; -1 if not all of these bytes are digits."""
     if pos + count > end:
         return -1
     value = 0
@@ -169,7 +173,7 @@ def _read_instant(buf: Bytes, start: int, end: int) -> tuple[int, int]:
 
 @numba.njit(cache=True, nogil=True)
 def _read_fraction(buf: Bytes, pos: int, end: int) -> tuple[int, int]:
-    """`(microseconds, position after)` of the 1 to 9 digits at `pos`; position -1 if there are none, or more."""
+    """`(microseconds, position after them)` of the 1 to 9 digits at `pos`; position -1 if there are none, or more."""
     first, micros = pos, 0
     while pos < end and 48 <= buf[pos] <= 57:
         if pos - first < 6:
@@ -182,7 +186,7 @@ def _read_fraction(buf: Bytes, pos: int, end: int) -> tuple[int, int]:
 
 @numba.njit(cache=True, nogil=True)
 def _read_offset(buf: Bytes, pos: int, end: int) -> tuple[int, bool]:
-    """`(minutes east of UTC, whether [pos, end) is an offset)`."""
+    """The offset in `[pos, end)` in minutes east of UTC, and True; `(0, False)` if the text is not an offset."""
     pos += 1 if buf[pos] == 32 else 0
     if end == pos + 3 and buf[pos] == 85 and buf[pos + 1] == 84 and buf[pos + 2] == 67:
         return 0, True
@@ -206,7 +210,8 @@ def _read_offset(buf: Bytes, pos: int, end: int) -> tuple[int, bool]:
 
 
 def read_pattern(text: str, pattern: str) -> tuple[int, int]:
-    """`(microseconds, how)` of one text in a strptime pattern: `READ` with an offset, `LOCAL` without, or `BAD`."""
+    """`(microseconds, how)` of one text in a strptime pattern. `how` is `READ` with an offset, `LOCAL` without one, or
+    `BAD`."""
     try:
         time = dt.datetime.strptime(text.strip(" \t"), pattern)  # noqa: DTZ007  a pattern may have no zone
     except (ValueError, OverflowError):
@@ -219,10 +224,10 @@ def read_pattern(text: str, pattern: str) -> tuple[int, int]:
 
 
 def local_to_utc(local_us: int, zone: str) -> tuple[int, int, int]:
-    """`(earliest, latest, how)`: the instants that a local time of `zone` may mean, and `READ`, `AMBIGUOUS` or
-    `SKIPPED`.
+    """`(earliest, latest, how)`: the instants, in microseconds, that a local time of `zone` may mean, and `READ`,
+    `AMBIGUOUS` or `SKIPPED`.
 
-    A time that the clocks skip is read with the offset before and with the one after the change.
+    A time that the clocks skip is read with the offset before the change and with the offset after it.
     """
     one, other = (local_us - _offset_us(local_us, zone, fold) for fold in (0, 1))
     if one == other:
@@ -231,9 +236,10 @@ def local_to_utc(local_us: int, zone: str) -> tuple[int, int, int]:
 
 
 def resolve_local(values: np.ndarray, local: np.ndarray, zone: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`local_to_utc` of the `values` where `local`; elsewhere the value itself and `READ`. int64 microseconds.
+    """The results of `local_to_utc` for the `values` flagged by `local`; for others the value itself and `READ`. Times
+    are int64 microseconds.
 
-    Offsets change seldom, so a whole hour without a change is resolved at once.
+    Offsets change seldom, so all times of an hour without a change are resolved at once.
     """
     earliest, latest, how = values.copy(), values.copy(), np.full(len(values), READ, np.uint8)
     if zone == "UTC" or not local.any():
@@ -251,7 +257,7 @@ def resolve_local(values: np.ndarray, local: np.ndarray, zone: str) -> tuple[np.
 
 @lru_cache(maxsize=1 << 16)
 def _hour_offset(hour: int, zone: str) -> int | None:
-    """The zone's offset in microseconds throughout a local hour, None if it changes in it."""
+    """The zone's offset in microseconds during a local hour; None if the offset changes in that hour."""
     first = hour * _HOUR_US
     ends = (first, min(first + _HOUR_US, GREATEST_US))
     found = {at - instant for at in ends for instant in local_to_utc(at, zone)[:2]}

@@ -1,13 +1,14 @@
 """From bytes to cells: compiled scanners that find records and, in them, the values of the columns.
 
-A *cell* is a value's place in the buffer (`start`, `end`) and its `kind`. Records that a scanner does not understand
-fully (escapes, nesting, unknown or repeated keys) it marks `SLOW`; `slow.py` reads those with the standard library. The
-scanners decide nothing else: the grammar is that of `naive.py`, which tests compare them with.
+A *cell* is a value's place in the buffer (`start`, `end`) and its `kind`. A scanner marks records that it does not
+understand fully (escapes, nesting, unknown or repeated keys) as `SLOW`; `slow.py` reads them with the standard library.
+The grammar is that of `naive.py`; tests compare the scanners with it.
 
-CSV: records end at a newline outside quotes, a carriage return before it belongs to it. A field is quoted if its first
-byte is a quote; in it two quotes are one, and so are the declared escape (-1: none) and a quote, or two escapes. Empty
-lines are no records. A record that has not ended `max_record` bytes after its start is rejected: as `unclosed_quote`
-its first line, if it has several, so that a stray quote costs one line; else it is `too_long`, up to the next newline.
+CSV: records end at a newline outside quotes; a carriage return before the newline is part of the line end. A field is
+quoted if its first byte is a quote. In a quoted field, two quotes are one, and so are the declared escape (-1: none)
+and a quote, or two escapes. Empty lines are no records. A record that has not ended `max_record` bytes after its start
+is rejected. If it has several lines, its first line is rejected as `unclosed_quote`, so that a stray quote costs one
+line; else the record is `too_long`, up to the next newline.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ import numpy as np
 from spark_jobs.kernels.records.numbers import Bytes, Ints
 
 Records = tuple[Ints, Ints, Bytes, Ints]
-"""Of each record: start and end (two columns), line, mark, and (CSV) the number of its fields."""
+"""Arrays with one element per record: start and end (two columns), line, mark, and (CSV) the number of fields."""
 CellBounds = tuple[Ints, Ints, Bytes]
-"""Of each cell (a row per column): start, end, kind."""
+"""Arrays of the cells' starts, ends and kinds, in shape (columns, records)."""
 
 ABSENT, NULL, TEXT, LITERAL, NESTED = 0, 1, 2, 3, 4
 """Kinds of a cell: no such column, JSON's null, text, another JSON literal (a number, true, false), an object or
 array.
 """
 OK, SLOW, TOO_LONG, UNCLOSED, BAD_QUOTE, COUNT = 0, 1, 2, 3, 4, 5
-"""Marks of a record."""
+"""Marks of a record; `COUNT`: it has another number of fields than the header."""
 NEED_MORE, FULL, SKIPPING = 0, 1, 2
-"""Why a scanner returned: the rest is no whole record, the room for records is used up, or it is inside a too long
-one.
+"""The reasons for which a scanner returns: the rest is not a whole record, the room for records is used up, or the
+buffer ends inside a record that is too long.
 """
 
 _NEWLINE, _RETURN, _QUOTE, _BACKSLASH = 10, 13, 34, 92
@@ -60,8 +61,8 @@ def scan_csv(
 ) -> tuple[int, int, int, int]:
     """Scan CSV records from `begin`; fills `records` and `cells`.
 
-    `place[f]` is the row of field `f` in the cells. Returns `(records, position, line, why)`: scanning goes on at
-    `position`, which is the start of line `line` (or, `SKIPPING`, inside of it).
+    `place[f]` is the row of field `f` in the cells. Returns `(records, position, line, why)`: the number of records,
+    and the place at which scanning continues. `position` is the start of line `line` (or, with `SKIPPING`, inside it).
     """
     rec, lines, marks, counts = records
     n, length, pos = 0, len(buf), begin
@@ -112,8 +113,8 @@ def _scan_csv_record(
     counts: Ints,
     cells: CellBounds,
 ) -> tuple[int, int, int, int, int]:
-    """One record: `(end, position after it, newlines passed, its first newline inside quotes, mark)`; end -1: need
-    more.
+    """Scan one record: `(end, position after it, newlines passed, its first newline inside quotes, mark)`. End -1: the
+    buffer ends before the record. First newline -1: there is none.
     """
     starts, ends, kinds = cells
     length, pos = len(buf), start
@@ -159,7 +160,8 @@ def _scan_csv_record(
 
 @numba.njit(cache=True, nogil=True)
 def _is_pair(byte: int, following: int, escape: int) -> bool:
-    """Whether the two bytes in quotes are one: a doubled quote, or an escape before a quote or itself."""
+    """True if the two bytes, in a quoted field, stand for one: a doubled quote, or an escape before a quote or an
+    escape."""
     if byte == escape:
         return following in (_QUOTE, escape)
     return byte == _QUOTE and following == _QUOTE
@@ -177,7 +179,8 @@ def scan_ndjson(
     records: Records,
     cells: CellBounds,
 ) -> tuple[int, int, int, int]:
-    """Scan JSON objects, one a line; like `scan_csv`. Key `j` is `key_bytes[key_bounds[j]:key_bounds[j + 1]]`."""
+    """Scan JSON objects, one a line; like `scan_csv`. Column `j` has the key
+    `key_bytes[key_bounds[j]:key_bounds[j + 1]]`."""
     rec, lines, marks, _ = records
     n, length, pos = 0, len(buf), begin
     while pos < length:
@@ -218,7 +221,8 @@ def _skip_blanks(buf: Bytes, pos: int, stop: int) -> int:
 def _scan_object(
     buf: Bytes, pos: int, stop: int, key_bytes: Bytes, key_bounds: Ints, n: int, cells: CellBounds
 ) -> bool:
-    """Whether `[pos, stop)` is a flat object of declared keys, each at most once, without escapes; fills its cells."""
+    """Fill the cells of the object in `[pos, stop)`. Returns False if it is not a flat object of declared keys, each at
+    most once, without escapes; cells are then filled in part."""
     starts, ends, kinds = cells
     if buf[pos] != _OPEN:
         return False
@@ -258,7 +262,8 @@ def _scan_object(
 
 @numba.njit(cache=True, nogil=True)
 def _end_of_string(buf: Bytes, pos: int, stop: int) -> int:
-    """The closing quote of the string that opens at `pos`; -1 if there is none, or an escape or control character."""
+    """The position of the closing quote of the string that opens at `pos`. -1 if no string opens or closes, or if it
+    has an escape or a control character."""
     if pos >= stop or buf[pos] != _QUOTE:
         return -1
     pos += 1
@@ -287,7 +292,7 @@ def _find_key(buf: Bytes, start: int, end: int, key_bytes: Bytes, key_bounds: In
 
 @numba.njit(cache=True, nogil=True)
 def _end_of_literal(buf: Bytes, pos: int, stop: int) -> tuple[int, int]:
-    """`(end, kind)` of the number, true, false or null at `pos`; end -1 if there is none."""
+    """`(end, kind)` of the number, true, false or null at `pos`; end -1 if there is no such literal."""
     if _has_word(buf, pos, stop, _NULL):
         return pos + 4, NULL
     if _has_word(buf, pos, stop, _TRUE):

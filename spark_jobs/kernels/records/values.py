@@ -15,7 +15,7 @@ from spark_jobs.kernels.records.rules import BAD_VALUE, NUMBER
 from spark_jobs.kernels.records.spec import ColumnSpec
 
 NOTE_PREFIX = "@dst:"
-"""Key in `extra` of a row whose local time of a column was resolved by the declared rule: `@dst:<column>`."""
+"""Prefix of a key in a row's `extra`, `@dst:<column>`: that column's local time was resolved by the declared rule."""
 _DECIMAL_RULES = {
     decimals.BAD: "bad_decimal",
     decimals.OVERFLOW: "decimal_overflow",
@@ -25,11 +25,12 @@ _DECIMAL_RULES = {
 
 @dataclass
 class Values:
-    """A column of a batch: numbers (a string column keeps bounds into `data`), `present`, `rules` (0: fine), `notes`.
+    """A column of a batch: its values, flags of the records that have one (`present`), and the rule that each value
+    breaks (`rules`; 0: none).
 
-    `numbers` are int64, float64 or bool; of a timestamp or date the instant in microseconds; of a decimal two int64
-    words each, see `decimals`. `notes` tell, by record,
-    how a local time was resolved that its zone has twice or not at all.
+    `numbers` are int64, float64 or bool: for a timestamp or date the instant in microseconds, for a decimal two int64
+    words each, see `decimals`. Texts are in `strings`; `days` are those of a date column, since 1970. `notes` has, by
+    record, how a local time was resolved that its zone has twice or not at all.
     """
 
     column: ColumnSpec
@@ -41,7 +42,7 @@ class Values:
     notes: dict[int, str] | None = None
 
     def array(self, good: np.ndarray) -> pa.Array:
-        """The Arrow column; null where the value is absent or the record is not `good`."""
+        """The Arrow column; null where there is no readable value or the record is not `good`."""
         shown = self.present & good & (self.rules == 0)
         if self.strings is not None:
             all_shown = bool((shown | ~self.present).all())
@@ -59,7 +60,7 @@ class Values:
 def _find_nulls(
     buf: Bytes, starts: Ints, ends: Ints, kinds: Bytes, null_bytes: Bytes, null_bounds: Ints, live: Flags
 ) -> None:
-    """Turn off `live` where a text cell is one of the null values."""
+    """Set `live` to False for the text cells that are one of the null values."""
     for i in range(len(starts)):
         if live[i] and kinds[i] == tokens.TEXT:
             for value in range(len(null_bounds) - 1):
@@ -78,7 +79,7 @@ def _find_nulls(
 
 @numba.njit(cache=True, nogil=True)
 def gather(buf: Bytes, starts: Ints, ends: Ints, live: Flags, offsets: Ints, out: Bytes) -> None:
-    """Copy the live cells one after another into `out`; `offsets` are where they begin there."""
+    """Copy the bytes of the live cells into `out`, where cell `i` begins at `offsets[i]`."""
     for i in range(len(starts)):
         if live[i]:
             at = offsets[i]
@@ -87,7 +88,7 @@ def gather(buf: Bytes, starts: Ints, ends: Ints, live: Flags, offsets: Ints, out
 
 
 def gather_strings(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, live: np.ndarray) -> pa.Array:
-    """The cells as a string array, null where not `live`. Their bytes are known to be UTF-8."""
+    """The cells as a string array, null where not `live`. The bytes must be UTF-8."""
     offsets = np.zeros(len(starts) + 1, np.int32)
     np.cumsum(np.where(live, ends - starts, 0), out=offsets[1:])
     out = np.empty(int(offsets[-1]), np.uint8)
@@ -129,8 +130,8 @@ def read_column(
 def _plain_numbers(
     column: ColumnSpec, data: np.ndarray, starts: np.ndarray, ends: np.ndarray, live: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The data and the cells' bounds with the numbers that are `live` as their readers take them; what is no number
-    with the column's marks becomes a cell that no reader takes."""
+    """The data and the cells' bounds, with the `live` numbers rewritten for the readers: with a point and without marks
+    between thousands. A cell that is not a number with the column's marks becomes one that no reader accepts."""
     if column.type == "bool":
         return data, starts, ends
     sizes = np.where(live, ends - starts, 0)
@@ -144,14 +145,15 @@ def _plain_numbers(
     new_starts[live] = offsets[:-1][live]
     new_ends[live] += offsets[:-1][live]
     both = np.concatenate([data, added])
-    both.setflags(write=False)  # as every batch: another type would be compiled anew
+    both.setflags(write=False)  # read-only as every batch: the kernels would be compiled anew for a writable array
     return both, new_starts.astype(starts.dtype), new_ends.astype(ends.dtype)
 
 
 def _whole_numbers(
     data: np.ndarray, starts: np.ndarray, ends: np.ndarray, kinds: np.ndarray, live: np.ndarray
 ) -> np.ndarray:
-    """The numbers without point and exponent, which a text column takes as they are written: they have one spelling."""
+    """Flags of the JSON numbers without point and exponent. A text column takes them as they are written, since each
+    has one spelling."""
     literal = live & (kinds == tokens.LITERAL)
     if not literal.any():
         return literal
@@ -161,7 +163,7 @@ def _whole_numbers(
 
 
 def settle_decimals(values: Values, how: np.ndarray) -> None:
-    """The rules that the decimals break, by how they read."""
+    """Set the rules that decimals break, by the outcomes `how` of reading them; see `decimals`."""
     for told, rule in _DECIMAL_RULES.items():
         values.rules[how == told] = NUMBER[rule]
 
@@ -215,7 +217,8 @@ def _read_patterns(
 
 
 def settle_times(values: Values, instants: np.ndarray, how: np.ndarray) -> None:
-    """Give `values` the instants that were read, local times resolved as the column declares (`how`: see `times`)."""
+    """Set the `values` to the `instants` that were read, with local times resolved as the column declares, and set the
+    rules that they break. `how`: the outcomes of reading, see `times`."""
     column = values.column
     if column.type == "date":
         instants = instants - instants % times.DAY_US

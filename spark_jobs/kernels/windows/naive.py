@@ -11,7 +11,7 @@ from typing import Any
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 _DECIMALS = Context(prec=200, rounding=ROUND_HALF_UP)
-"""Enough digits that no sum of decimals is rounded, and that rounded quotients give the same results."""
+"""Enough digits that no sum of decimals is rounded, and that the rounding of a quotient never changes a result."""
 
 
 @dataclass(frozen=True)

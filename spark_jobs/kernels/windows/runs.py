@@ -84,7 +84,7 @@ class RowSorter:
             max(sorters, key=lambda sorter: sorter._held_bytes)._flush()
 
     def row_bytes(self) -> int:
-        """The average number of bytes of a row, rounded up."""
+        """The average number of bytes of a row, at least 1."""
         return self._taken_bytes // max(self._taken_rows, 1) + 1
 
     def _holds(self, n_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""The rows that do not count, by reason: rows without a window, and pairs of a late row and a window that had closed."""
+"""Rows that do not count, by reason: rows without a window, and pairs of a late row and a window that had closed."""
 
 from __future__ import annotations
 
@@ -66,9 +66,11 @@ class SpanSkips(Skips):
 
 @dataclass(frozen=True)
 class AdaptiveSkips(Skips):
-    """Finds the rows that adaptive windows leave out; none of them has bounds. These are rows that can't count
-    (`null_key`, `null_time`, `null_value`: an id, a vector or a size), rows late for their cell (`late` and `late_row`,
-    as for sessions), and rows with the id of another row of the cell that counts (`repeated_id`)."""
+    """Finds the rows that adaptive windows leave out; none of them has bounds.
+
+    These are rows that can't count: `null_key`, `null_time`, `null_value` (an id, a vector or a size). Rows late for
+    their cell are listed twice, as for sessions: `late` and `late_row`. `repeated_id`: another row of the cell has the
+    same id and counts."""
 
     kind: Adaptive
     inputs: Inputs

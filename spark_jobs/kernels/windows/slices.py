@@ -1,4 +1,4 @@
-"""Hot keys, which have too many rows for one task: cut by time into slices that are processed apart, with exact results.
+"""Hot keys, which have too many rows for one task: their times are cut into slices that are processed apart, exactly.
 
 The times of a hot key are cut into cells of one length; rows before and after the sampled times join the first and the
 last cell. The cut into slices depends on how a kind's windows lie in time:
@@ -29,7 +29,7 @@ SLICE_COLUMN = "__slice"
 SLICES = 1024
 """An upper bound of the cells of one key, which has fewer."""
 _LEAST_HALOS = 8
-"""The least length of a slice in halos, so that a slice has few copies of rows: about an eighth of its rows."""
+"""The least length of a slice in halos, so that a slice has few copies of rows: at most about an eighth of its rows."""
 _LEAST = -(2**63)
 
 

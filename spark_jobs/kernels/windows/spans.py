@@ -42,8 +42,8 @@ class Spans:
 
     @cached_property
     def in_order(self) -> bool:
-        """True if rows enter windows in the order in which they leave them; so if no row is late for some of its
-        windows only."""
+        """True if rows enter windows in the order in which they leave them. A row that is late for only some of its
+        windows may break this order."""
         return bool(np.all(self.first[1:] >= self.first[:-1]))
 
     @cached_property

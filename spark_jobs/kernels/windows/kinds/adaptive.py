@@ -174,7 +174,7 @@ def counting_rows(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -
 
 
 def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs, standing: _Standing) -> Found:
-    """The windows of a table; the first key continues from `standing` if that is its own state."""
+    """The windows of a table; the first key continues from `standing` if that is the state of this key."""
     counting = counting_rows(table, cuts, deltas, inputs)
     rows, ids, punctual = counting.rows, counting.ids, counting.punctual
     before = standing.before(rows)

@@ -67,8 +67,8 @@ class Cuts:
 
 @njit(cache=True, nogil=True)
 def _changed(samples: Floats, count: int, threshold: float) -> bool:
-    """True if the means of the last 5 samples and of the 5 to 10 samples before them differ by more than `threshold`
-    times the latter (or times 1, if that is greater). False for fewer than 10 samples."""
+    """True if the mean of the last 5 samples differs from the mean of the 5 to 10 samples before them by more than
+    `threshold` times the earlier mean, which counts as at least 1. False for fewer than 10 samples."""
     if count < _RECENT + _RECENT:
         return False
     recent = older = 0.0
@@ -85,7 +85,7 @@ def _changed(samples: Floats, count: int, threshold: float) -> bool:
 def _added(size: int, wraps: int, more: int) -> tuple[int, int]:
     """The sum of `size + wraps * 2**64` and `more`, in the same form: the new `size` and `wraps`."""
     total = size + more
-    # a sum that passes int64 comes out at the other end
+    # a sum beyond int64 wraps around to the other end
     if more > 0 and total < size:
         return total, wraps + 1
     if more < 0 and total > size:

@@ -188,7 +188,7 @@ def hopping_spans(
         Windows ordered by (key, start), the spans of the rows that count in a window, and flags of those rows.
 
     Raises:
-        ParameterError: a row is so near to the least int64 that a window over it has no number.
+        ParameterError: a row is so near to the least int64 that the number of a window over it does not fit into int64.
     """
     least = np.empty(0, np.int64) if min_end is None or not np.any(min_end > times) else min_end
     offset %= advance

@@ -1,4 +1,4 @@
-"""The interface of a kind of windows: how rows become windows, how windows lie in time, which windows a row can change.
+"""The interface of a kind of windows: the windows of rows, their places in time, and the windows that a row can change.
 
 A row counts in a window iff the window's last instant is at or after the row's `min_end`. The last instant is `end` for
 closed windows, `end - 1` for half-open ones; a row at t is in a session iff `t + gap` is at or after its `min_end`.
