@@ -44,7 +44,7 @@ _GREATEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Trigger:
-    """A trigger that closes a window: its reason, one of `REASONS`, and its threshold."""
+    """A trigger that closes a window: a reason of `REASONS`, and a threshold; made by `at_time`, `at_count`, …"""
 
     reason: str
     threshold: float = 0.0

@@ -61,7 +61,7 @@ class Sliding(SpanKind):
         return self.size, 1
 
     def changed_by(self, start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
-        """From the tick before the start, where the row may be whose right window it is, to the end."""
+        """The tick before the start, as the window may be the right window of a row there, and the end."""
         return start - 1, end
 
     def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
