@@ -1,7 +1,7 @@
-"""Sources: one YAML file describes where files land, what a row means, and which windows and state come of it.
+"""Sources: one YAML file describes where files land, what a row means, and which windows and state are computed.
 
-`load_source` reads and checks a file, all its problems at once, before anything runs. Nothing here imports Spark or
-Airflow: parsing a DAG file reads sources.
+`load_source` reads and checks a file, and reports all its problems at once, before anything runs. Nothing here imports
+Spark or Airflow, because parsing a DAG file reads sources.
 """
 
 from spark_jobs.sources.bounds import typed

@@ -1,4 +1,4 @@
-"""What `checks:` of a source file name and compare with: columns that are there, and values of their types."""
+"""Columns and values in `checks:` of a source file: the columns exist, and the values are of their types."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 BOUNDS = ("window_start", "window_end")
 STATE_TIME = "timestamp"
 _ALL_DIGITS = Context(prec=38)
-"""Calculates with as many digits as a column may have; by itself a `Decimal` is rounded to 28."""
+"""Arithmetic with as many digits as a column may have; the default context rounds a `Decimal` to 28."""
 
 
 def typed(value: Any, column: Column) -> Any:
-    """A value of a source file as one of the column: times in microseconds, dates in days, decimals as `Decimal`.
+    """A value of a source file as a value of the column: times in microseconds, dates in days, decimals as `Decimal`.
 
     Raises:
-        PydanticCustomError: it is no value of the column's type.
+        PydanticCustomError: the value is not of the column's type.
     """
     kind = column.kind
     number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -61,7 +61,7 @@ def _decimal(value: Any, column: Column) -> Decimal:
 
 
 def check_data_checks(draft: Draft) -> Iterator[Problem]:
-    """What is wrong with the checks of a draft: tables and columns that are not there, values of another type."""
+    """The problems of the checks of a draft: tables and columns that do not exist, and values of another type."""
     for name, check in draft.data_checks.items():
         if check is None:
             continue
@@ -79,12 +79,12 @@ def check_data_checks(draft: Draft) -> Iterator[Problem]:
 
 
 def columns_of(draft: Draft, table: str) -> dict[str, Column | None]:
-    """The columns of a table that checks may name, with their types; None where only the run knows it."""
+    """The columns of a table that checks may name, with their types; None for a type that is known only in the run."""
     if table == ROWS:
         return dict(draft.columns)
     time = Column.model_validate("timestamp")
     if table == STATE:
-        entity = Column.model_validate("string")  # the state's table has every entity as text
+        entity = Column.model_validate("string")  # the state's table stores every entity as text
         number = Column.model_validate("int" if draft.state_datatype == "int64" else "float")
         return {
             **({draft.values["entity"]: entity} if "entity" in draft.values else {}),

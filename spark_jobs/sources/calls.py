@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"\d+(\.\d+)?(e-?\d+)?")
 def _refuse_call(
     shown: Iterable[str], value: Any, call: tuple[str, list[str]] | None, known: Iterable[str]
 ) -> PydanticCustomError:
-    """Why a value is none of the calls `shown`, and the nearest of the `known` names."""
+    """The refusal of a value that is none of the calls `shown`; it suggests the nearest of the `known` names."""
     near = "" if call is None or call[0] in known else did_you_mean(call[0], known)
     return refuse_in_words(", ".join(shown), f"{show(value)}{near}")
 
@@ -39,7 +39,7 @@ def split_call(text: Any) -> tuple[str, list[str]] | None:
 
 
 class Aggregate(Section):
-    """One aggregate of a window: a call of `AGGREGATES` or of a plugin's, its columns and its numbers."""
+    """One aggregate of a window: a function of `AGGREGATES` or of a plugin, with its columns and its numbers."""
 
     function: str
     columns: tuple[str, ...] = ()
@@ -47,18 +47,18 @@ class Aggregate(Section):
     _plugin: Plugin | None = PrivateAttr(default=None)
 
     def model_post_init(self, _: Any) -> None:
-        """Take the plugin along: where the call is pickled to there is no folder of plugins."""
+        """Keep the plugin in the call: the process that unpickles the call has no folder of plugins."""
         if self.function not in AGGREGATES:
             self._plugin = plugins().aggregates[self.function]
 
     @property
     def plugin(self) -> Plugin | None:
-        """The file of a team that has the aggregate; None of one that ships."""
+        """The team's plugin that has the aggregate; None for an aggregate that ships with Tidemark."""
         return self._plugin
 
     @property
     def signature(self) -> Signature:
-        """How it is called, and what makes it."""
+        """The signature of the function: its arguments, and the constructor that makes the aggregate."""
         return AGGREGATES[self.function] if self._plugin is None else self._plugin.aggregates()[self.function]
 
     @model_validator(mode="before")
@@ -110,11 +110,11 @@ TRIGGERS: Mapping[str, str] = {
     "rate_change": "rate_change(share)",
     "memory_pressure": "memory_pressure(share)",
 }
-"""What may close an adaptive window, and how it is written."""
+"""The triggers that may close an adaptive window, by name, each as a source file writes it."""
 
 
 class Trigger(Section):
-    """What closes an adaptive window, and from which threshold on (none for `time`)."""
+    """A trigger that closes an adaptive window, and the threshold from which it does so (`time` has none)."""
 
     reason: Literal["time", "count", "size", "rate_change", "memory_pressure"]
     threshold: float = 0.0

@@ -1,6 +1,6 @@
 """Checks across the fields of a source file: every name refers to something declared that has a fitting type.
 
-They run on the parts that read well while others do not (a `Draft`), so that one mistyped word hides no other problem.
+They run on the parts of a file that could be read (a `Draft`), so that one mistyped word does not hide other problems.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ RESERVED_COLUMNS = frozenset(
     | {"final", "late", "diff", "entity", "event_time", "row_id", "seq_no", "delta_id", "source", "run_id", "extra"}
     | {"publication", "observed_at", "at_delta", "delta_count", "vector"}
 )
-"""Names of our own columns beside which keys, aggregates and components stand in a published table."""
+"""Names of Tidemark's own columns in published tables, which keys, aggregates and components may not have."""
 RESERVED_IN_WINDOWS = frozenset({"era", "token", "time", "at"})
-"""Columns that the history and the changelog of windows have beside keys and aggregates, and the argument of reads of
-the past, which a column of its name would hide."""
+"""Names of Tidemark's columns in the history and the changelog of windows, and the argument of reads of the past. A
+column with the argument's name would hide it."""
 RESERVED_IN_STATES = frozenset({"timestamp", "time", "at", "valid_from", "valid_to"})
-"""Columns that states, their changelog and their pins have beside components, and the argument of reads of the past."""
+"""Names of Tidemark's columns in states, their changelog and their pins, and the argument of reads of the past."""
 RESERVED_IN_ADAPTIVE = frozenset({"window_id", "delta_ids", "stats", "trigger"})
-"""Columns that tables of adaptive windows have beside keys and aggregates."""
+"""Names of Tidemark's columns in tables of adaptive windows."""
 RESERVED_WINDOWS = frozenset({"late", "changelog", "windows", "publications", "published", "state", "frontiers"})
-"""Names of our own tables in `silver`."""
+"""Names of Tidemark's own tables in `silver`."""
 OWN_TABLES = frozenset(
     {"silver.late_history", "silver.corrections", "gold.state", "gold.state_history", "gold.chain_history"}
     | {"gold.checkpoints", "gold.chains", "gold.refused", "gold.compactions", "trace.published", "trace.publications"}
     | {"trace.frontiers", "bronze.files", "bronze.quarantine", "bronze.duplicates"}
 )
-"""Other tables and views of our own, with which those that are named after sources and windows stand."""
+"""Tidemark's other tables and views, in databases that also have tables named after sources and windows."""
 
 
 @dataclass
 class DraftWindow:
-    """What could be read of a window."""
+    """The parts of a window that could be read."""
 
     key: tuple[str, ...] = ()
     time: str | None = None
@@ -60,11 +60,11 @@ class DraftWindow:
 
 @dataclass
 class Draft:
-    """What could be read of a source file: whole fields by name, and of the mappings the well-formed items."""
+    """The parts of a source file that could be read: whole fields by name, and the well-formed items of mappings."""
 
     values: dict[str, Any] = field(default_factory=dict)
     columns: dict[str, Column | None] = field(default_factory=dict)
-    """Every declared column; None where its declaration has a problem, so that naming it is no second problem."""
+    """Every declared column; None if its declaration has a problem, so that a use of its name is no second problem."""
     timelines: dict[str, str | None] = field(default_factory=dict)
     windows: dict[str, DraftWindow] = field(default_factory=dict)
     state_mode: str | None = None
@@ -73,7 +73,7 @@ class Draft:
     operations: dict[str, str | None] = field(default_factory=dict)
     delete_when: DeleteWhen | None = None
     data_checks: dict[str, DataCheck | None] = field(default_factory=dict)
-    """The declared checks; None where one has a problem by itself."""
+    """The declared checks; None for a check that has a problem of its own."""
 
 
 Check = Callable[[Draft], Iterator[Problem]]
@@ -238,7 +238,7 @@ def _check_state(draft: Draft) -> Iterator[Problem]:
 
 
 def _instead_of_decimals(draft: Draft, name: str) -> str:
-    """What to do with a decimal, which no vector of a state holds."""
+    """The advice for a decimal column, whose values no vector of a state can have; empty for another column."""
     column = draft.columns.get(name)
     if column is None or column.kind != "decimal":
         return ""
@@ -283,8 +283,10 @@ _CHECKS: tuple[Check, ...] = (
 
 
 def _clashes_within(source: str, windows: Iterable[str]) -> Iterator[Problem]:
-    """One problem for each name of a source by which a table of Tidemark's own, or of another of its names, would be
-    made twice."""
+    """One problem for each name of a source that would give it a table which exists already.
+
+    The table is one of Tidemark's own, or belongs to another name of the same source.
+    """
     owner = dict.fromkeys(OWN_TABLES, "Tidemark")
     for path, tables in tables_of(source, windows):
         taken = next((table for table in tables if table in owner), None)
@@ -294,8 +296,10 @@ def _clashes_within(source: str, windows: Iterable[str]) -> Iterator[Problem]:
 
 
 def tables_of(source: str, windows: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """What is named after a source and after its windows: tables, views, and the copies that pins hold of them; each
-    under the path of the name in the source file."""
+    """The tables and views that are named after a source and after its windows, and the copies of them in pins.
+
+    Each item is the path of the name in the source file, with the tables that are named after it.
+    """
     yield "source", [
         *(f"gold.{source}{ending}" for ending in ("", "_changes", "_causes")),
         *(f"pins.{source}{ending}" for ending in ("_late", "_state", "_versions")),

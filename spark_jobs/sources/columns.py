@@ -1,4 +1,4 @@
-"""Where a source's files land, and how their columns are read into types."""
+"""The landing of a source's files, and the types that their columns are read as."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from spark_jobs.sources.quantities import PositiveDuration, Size
 from spark_jobs.sources.section import Section
 
 COLUMN_TYPES = ("int", "float", "decimal(p, s)", "string", "bool", "timestamp", "date")
-"""How a source file may write the type of a column."""
+"""The types of a column, as a source file writes them."""
 _DECIMAL = re.compile(r"decimal\s*\(\s*(\d{1,3})\s*(?:,\s*(\d{1,3})\s*)?\)")
 _MOST_DIGITS = 38
 EPOCH_FORMATS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_ns")
 _LATER_KEYS = ("optional",)
-"""Keys of a column that came after lakes were made: where they have their default, they are no part of a definition."""
+"""Keys of a column that are newer than some lakes: with its default value, such a key is left out of a definition."""
 _STRPTIME_DIRECTIVES = frozenset("YmdHMSfzjbBpIy%")
 _GREATEST_RECORD = 64 << 20
 DIALECT = ("encoding", "escape", "decimal", "thousands", "envelope", "tombstones")
-"""Keys of a landing that say how values are written; where they have their defaults, they are no part of a
-definition."""
+"""Keys of a landing that describe how values are written; with its default value, a key is left out of a definition."""
 _PLACEHOLDERS = {"{date}", "{hour}", "{minute}"}
 
 
@@ -38,7 +37,7 @@ def _default(section: type[Section], key: str) -> Any:
 
 
 def check_type(text: Any) -> str:
-    """The type as its one spelling: `decimal(18,2)` is `decimal(18, 2)`."""
+    """The type in its canonical spelling: `decimal(18,2)` becomes `decimal(18, 2)`; refuses what is no type."""
     if not isinstance(text, str) or (text not in COLUMN_TYPES and not text.strip().startswith("decimal")):
         hint = did_you_mean(text, COLUMN_TYPES) if isinstance(text, str) else ""
         raise refuse_in_words(f"one of {', '.join(COLUMN_TYPES)}", f"{show(text)}{hint}")
@@ -94,16 +93,15 @@ def _check_time_format(text: str) -> str:
 
 
 class Column(Section):
-    """A column of the files and the type its values are read as.
+    """A column of the files, and the type that its values are read as.
 
     `type`: one of `COLUMN_TYPES`; a `decimal(p, s)` has p digits in all, s of them after the point.
-    `null_values`: texts that stand for no value, in place of the landing's.
-    `optional`: whether a file may lack the column; a file that lacks another one is rejected whole. A file of NDJSON
-    lacks a column that none of its records has.
-    `format`, `timezone`, `dst` belong to `timestamp` and `date`: how the text is written (of several formats the first
-    counts that reads it), the zone of times without an
-    offset, and which of two instants a local time means that a clock change made ambiguous or skipped
-    (`refuse` puts the row in quarantine).
+    `null_values`: texts that mean no value, in place of the landing's.
+    `optional`: true if a file may lack the column. A file that lacks any other column is rejected whole. A file of
+    NDJSON lacks a column if none of its records has it.
+    `format`, `timezone` and `dst` belong to `timestamp` and `date`. `format`: the form of the text; of several formats
+    the first one that reads the text counts. `timezone`: the zone of times without an offset. `dst`: which of two
+    instants a local time means if a clock change made it ambiguous or skipped it (`refuse` puts the row in quarantine).
     """
 
     type: Annotated[str, BeforeValidator(check_type)]
@@ -138,11 +136,11 @@ class Column(Section):
 
     @property
     def digits(self) -> tuple[int, int] | None:
-        """Of a decimal how many digits it has in all, and how many of them after the point."""
+        """The number of digits of a decimal, and how many of them are after the point; None for any other type."""
         return _digits(self.type)
 
     def definition(self) -> dict[str, Any]:
-        """What the values that are read depend on, as plain data."""
+        """The fields that the values read depend on, as plain data."""
         plain = self.model_dump(mode="json", by_alias=True)
         return {key: value for key, value in plain.items() if key not in _LATER_KEYS or value != _default(Column, key)}
 
@@ -183,21 +181,21 @@ def _check_format(name: str) -> str:
 
 
 class Landing(Section):
-    """Where the files of a drop land, relative to the landing directory, and how they are written.
+    """The files of a drop: their place relative to the landing directory, and how they are written.
 
-    The last part of `path` is a pattern for file names (`flights/{date}/*`); names that start with `.` or `_` are no
-    files of the drop (they are still being written). `{date}`, `{hour}`, `{minute}` are those of the drop's start, UTC,
-    or the date of the source's time zone.
+    The last part of `path` is a pattern for file names (`flights/{date}/*`). Files whose names start with `.` or `_`
+    do not belong to the drop: they are still being written. `{date}`, `{hour}`, `{minute}` are taken from the drop's
+    start in UTC; for drops of the calendar, `{date}` is a date of the source's time zone.
     `wait`: how long after the end of its drops a run in Airflow waits for files of a drop that has none.
     Compression (none, gzip, zstd) is recognised by the content. `max_record`: a longer record goes to quarantine.
-    `max_rejects`: as many records of a file are kept in quarantine one by one for each rule, the others as a range of
-    lines. `max_lines`, `max_expansion`: a file with more lines, or one that is more than so many times its size (and
-    256 MiB) once decompressed, is rejected whole.
-    `encoding` is that of text files, unless a file begins with a byte order mark. `escape`: what takes its meaning from
-    a quote in quotes, beside a second quote. `decimal`, `thousands`: the marks in the numbers of texts. `envelope`: a
-    record is an event of Debezium or Maxwell, and becomes the row that it changes; `tombstones`: whether those go to
-    quarantine or are left out.
-    `null_values`: texts that stand for no value, by default the empty one; JSON's and Parquet's null always does.
+    `max_rejects`: so many records of a file are kept in quarantine one by one for each rule, the others as a range of
+    lines. `max_lines`: a file with more lines is rejected whole. `max_expansion`: so is a file that is more than so
+    many times its size (and more than 256 MiB) once decompressed.
+    `encoding`: the encoding of text files, unless a file begins with a byte order mark. `escape`: the character that
+    makes a quote within quotes a plain character, as a second quote does. `decimal`, `thousands`: the marks in numbers
+    that are written as text. `envelope`: a record is an event of Debezium or Maxwell, and becomes the row that it
+    changes. `tombstones`: whether tombstones go to quarantine or are left out.
+    `null_values`: texts that mean no value, by default the empty text; null in JSON and Parquet always means none.
     """
 
     kind: Literal["files"] = "files"
@@ -219,18 +217,18 @@ class Landing(Section):
     _plugin: Plugin | None = PrivateAttr(default=None)
 
     def model_post_init(self, _: Any) -> None:
-        """Take the plugin along: where the source is pickled to there is no folder of plugins."""
+        """Keep the plugin in the source: the process that unpickles the source has no folder of plugins."""
         if self.format not in FORMATS:
             self._plugin = plugins().formats[self.format]
 
     @property
     def plugin(self) -> Plugin | None:
-        """The file of a team that reads the format; None of one that ships."""
+        """The team's plugin that reads the format; None for a format that ships with Tidemark."""
         return self._plugin
 
     @property
     def form(self) -> Format:
-        """What reads the files."""
+        """The reader of the files: the name of a format that ships, or the parser of the plugin."""
         return self.format if self._plugin is None else Parser(self._plugin, self.format)  # type: ignore[return-value]
 
     @field_validator("max_record_bytes")
@@ -251,7 +249,7 @@ class Landing(Section):
         return self
 
     def dialect(self) -> dict[str, Any]:
-        """How values are written in the files, as plain data, without what is left out."""
+        """The form of the values in the files, as plain data, without keys that have their default."""
         return {key: value for key in DIALECT if (value := getattr(self, key)) != _default(Landing, key)}
 
     @model_validator(mode="after")

@@ -1,4 +1,7 @@
-"""Which drops a run of a source's DAG takes, by what Airflow says of the run: to its tasks, and over its REST API."""
+"""The drops that a run of a source's DAG takes.
+
+They follow from facts of the run that Airflow passes to the run's tasks, and also returns over its REST API.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,17 @@ from spark_jobs.sources.quantities import instant_at
 MANUAL = "manual"
 """The type of runs that somebody started."""
 REJECTED = "rejected"
-"""The XCom of the first task of a run whose plan was not approved: nothing was done."""
+"""The key of the XCom of the first task of a run whose plan was not approved: nothing was done."""
 FAILURE = "failure"
-"""The XCom of a task that failed: the error as text, its code first."""
+"""The key of the XCom of a task that failed: the error as text, its code first."""
 
 
 @dataclass(frozen=True, slots=True)
 class DagRun:
-    """What of a run decides which drops it takes. All times are microseconds.
+    """The facts of a DAG run that decide which drops it takes. All times are microseconds since 1970.
 
-    `first` and `last` are its parameters `from` and `to`, `after_us` is when it may begin, `data_us` its data interval,
-    `date_us` the logical date of one that somebody started.
+    `first` and `last` are the run's parameters `from` and `to`. `after_us` is the time from which it may begin,
+    `data_us` its data interval, and `date_us` the logical date of a run that somebody started.
     """
 
     first: str | None
@@ -31,11 +34,14 @@ class DagRun:
     date_us: int | None
 
     def interval(self, drops: Schedule) -> tuple[int, int]:
-        """`[lo, hi)`: the drops that the parameters name, else the data interval, else the last drop that had ended; of
-        a run that somebody started for a logical date, the drop of that date.
+        """The time span `[lo, hi)` of the drops that the run takes.
+
+        These are the drops that the parameters name, else the data interval. If that is missing or empty, it is the
+        last drop that had ended. A run that somebody started for a logical date takes the drop of that date, if it had
+        ended.
 
         Raises:
-            ParameterError: a parameter names no drop.
+            ParameterError: a parameter does not name a drop.
         """
         if self.first:
             numbers = _named(drops, self.first, self.last or self.first)
@@ -44,7 +50,7 @@ class DagRun:
         if self.data_us is None or self.data_us[0] == self.data_us[1]:
             return ended
         lo, hi = self.data_us
-        # `airflow dags trigger --logical-date` gives the interval of now, whatever the date
+        # `airflow dags trigger --logical-date` sets the data interval of the present time, whatever the date
         if self.date_us is not None and self.data_us == ended and not lo <= self.date_us < hi:
             return min(drops.interval(drops.number_at(self.date_us)), ended)
         return self.data_us

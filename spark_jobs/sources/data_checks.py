@@ -1,7 +1,7 @@
-"""`checks:` of a source file: what must hold of the rows that land, and of the tables that a run publishes.
+"""`checks:` of a source file: conditions on the rows that land, and on the tables that a run publishes.
 
-Where Great Expectations has an expectation of the kind, it is that one, and Great Expectations holds the data against
-it; see `expectations.checks`.
+If Great Expectations has an expectation of the kind, a check is that expectation, and Great Expectations judges the
+data by it; see `expectations.checks`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Severity = Literal["critical", "warning", "info"]
 Treatment = Literal["fail", "quarantine", "warn"]
 _MOST_SHOWN = 10
 Bound = Any
-"""A value of the column's type as the file has it; `bounds.typed` reads it."""
+"""A value of the column's type, as the source file has it; `bounds.typed` converts it."""
 
 ROWS, STATE = "rows", "state"
-"""What a check may be about, beside a window by its name: the rows that land, the state of the entities."""
+"""The tables that a check may be about, beside windows: the rows that land, and the state of the entities."""
 
 
 def _range(least: Any, greatest: Any) -> str:
@@ -36,19 +36,19 @@ def _range(least: Any, greatest: Any) -> str:
 
 
 class CheckBase(Section):
-    """What every kind of check has.
+    """The fields that every kind of check has.
 
-    `table`: rows (that land, the default), state, or a window by its name, as the run would publish them. `mostly`: the
-    share of rows that must keep it, where rows break it one by one. `treatment` of a failure: `fail`: nothing is
-    published; `warn`: the run says so and goes on; `quarantine`: rows that break it go to quarantine, the rest lands;
-    the run fails if fewer than `mostly` would be left, where the file says `mostly`. `severity`: how much it matters to
-    people, by default critical, of a warning warning.
+    `table`: `rows` (that land, the default), `state`, or a window by its name, as the run would publish them. `mostly`:
+    the share of rows that must keep the check, if single rows can break it. `treatment` of a failure: `fail`: nothing
+    is published; `warn`: the run reports it and goes on; `quarantine`: rows that break the check go to quarantine, the
+    others land. If the file also has `mostly`, the run fails if a smaller share would be left. `severity`: how much a
+    failure matters to people; by default `warning` if the treatment is `warn`, else `critical`.
     """
 
     each_row: ClassVar[bool] = True
-    """Whether a row breaks it by itself, so that `mostly` means something."""
+    """True if a single row can break the check, so that `mostly` means something."""
     quarantines: ClassVar[bool] = False
-    """Whether a row can be judged while its file is read."""
+    """True if a row can be judged while its file is read."""
 
     table: str = ROWS
     mostly: float = Field(default=1.0, ge=0, le=1)
@@ -58,22 +58,22 @@ class CheckBase(Section):
 
     @property
     def severity(self) -> Severity:
-        """How much it matters."""
+        """The importance of a failure: the file's, else `warning` if the treatment is `warn`, else `critical`."""
         return self.severity_ or ("warning" if self.treatment == "warn" else "critical")
 
     @property
     def least_share(self) -> float:
-        """The share of rows that must keep it, else the run fails; of what quarantines 0 unless the file says it."""
+        """The least share of rows that must keep the check: 0 if the check quarantines and the file has none."""
         return self.mostly if self.treatment != "quarantine" or "mostly" in self.model_fields_set else 0.0
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The columns that it reads by name."""
+        """The columns that the check reads by name."""
         return ()
 
     @property
     def in_words(self) -> str:
-        """What it expects, without the column that it is about."""
+        """The expectation in words, without the column that it is about."""
         raise NotImplementedError
 
     @model_validator(mode="after")
@@ -97,7 +97,7 @@ class OfColumn(CheckBase):
 
     @property
     def read(self) -> tuple[str, ...]:
-        """Its column."""
+        """The check's column."""
         return (self.column,)
 
 
@@ -109,12 +109,12 @@ class NotNull(OfColumn):
 
     @property
     def in_words(self) -> str:
-        """What it expects, without the column that it is about."""
+        """The expectation in words, without the column that it is about."""
         return "a value"
 
 
 class Bounded(Section):
-    """From `min` to `max`, both included; one of them may be left out."""
+    """Bounds from `min` to `max`, both included; one of them may be left out."""
 
     min: Bound = None
     max: Bound = None
@@ -127,19 +127,19 @@ class Bounded(Section):
 
 
 class Between(Bounded, OfColumn):
-    """Every value is in the bounds; a row without one keeps it."""
+    """Every value is in the bounds; a row without a value keeps the check."""
 
     quarantines: ClassVar[bool] = True
     kind: Literal["between"]
 
     @property
     def in_words(self) -> str:
-        """What it expects, without the column that it is about."""
+        """The expectation in words, without the column that it is about."""
         return f"a value {_range(self.min, self.max)}"
 
 
 class In(OfColumn):
-    """Every value is one of `values`; a row without one keeps it."""
+    """Every value is one of `values`; a row without a value keeps the check."""
 
     quarantines: ClassVar[bool] = True
     kind: Literal["in"]
@@ -147,15 +147,15 @@ class In(OfColumn):
 
     @property
     def in_words(self) -> str:
-        """What it expects, without the column that it is about."""
+        """The expectation in words, without the column that it is about."""
         more = ", …" if len(self.values) > _MOST_SHOWN else ""
         return f"one of {', '.join(map(str, self.values[:_MOST_SHOWN]))}{more}"
 
 
 class Matches(OfColumn):
-    """Every text is, from its beginning to its end, of the form `pattern`; a row without one keeps it.
+    """Every text matches `pattern` from its beginning to its end; a row without a value keeps the check.
 
-    Patterns are those that RE2 and Python read alike: no look-around, no back references.
+    A pattern must mean the same to RE2 and to Python: no look-around, no back references.
     """
 
     quarantines: ClassVar[bool] = True
@@ -175,29 +175,29 @@ class Matches(OfColumn):
 
     @property
     def in_words(self) -> str:
-        """What it expects, without the column that it is about."""
+        """The expectation in words, without the column that it is about."""
         return f"text of the form {self.pattern}"
 
 
 class Unique(CheckBase):
-    """No two rows have the same values in all of `columns`; rows that lack all of them keep it."""
+    """No two rows have the same values in all of `columns`; rows in which all of them are null keep the check."""
 
     kind: Literal["unique"]
     columns: Names
 
     @property
     def read(self) -> tuple[str, ...]:
-        """Its columns."""
+        """The check's columns."""
         return self.columns
 
     @property
     def in_words(self) -> str:
-        """What it expects, without the column that it is about."""
+        """The expectation in words, without the column that it is about."""
         return f"no two rows with the same {', '.join(self.columns)}"
 
 
 class OfType(OfColumn):
-    """The values have this type, one of those of `columns:`; of a table's column that in which it is published."""
+    """The values have this type, one of those of `columns:`. For a table it is the type of the published column."""
 
     each_row: ClassVar[bool] = False
     kind: Literal["type"]
@@ -205,12 +205,15 @@ class OfType(OfColumn):
 
     @property
     def in_words(self) -> str:
-        """What it expects, without the column that it is about."""
+        """The expectation in words, without the column that it is about."""
         return f"values of type {self.type}"
 
 
 class RowCount(CheckBase):
-    """So many rows: of rows those that the run's drops have then, of a table all that it would publish."""
+    """The number of rows is within the bounds.
+
+    Of the rows that land, all rows count that the run's drops then have; of a table, all rows that it would publish.
+    """
 
     each_row: ClassVar[bool] = False
     kind: Literal["row_count"]
@@ -225,12 +228,12 @@ class RowCount(CheckBase):
 
     @property
     def in_words(self) -> str:
-        """What it expects, without the column that it is about."""
+        """The expectation in words, without the column that it is about."""
         return f"a number of rows {_range(self.min, self.max)}"
 
 
 class Freshness(OfColumn):
-    """The newest time in the column is at most `within` before the end of the run's last drop; no clock is asked."""
+    """The newest time in the column is at most `within` before the end of the run's last drop; no clock is read."""
 
     each_row: ClassVar[bool] = False
     kind: Literal["freshness"]
@@ -238,7 +241,7 @@ class Freshness(OfColumn):
 
     @property
     def in_words(self) -> str:
-        """What it expects, without the column that it is about."""
+        """The expectation in words, without the column that it is about."""
         return f"a time at most {format_duration(self.within_us)} before the end of the run's last drop"
 
 
@@ -252,7 +255,7 @@ class NullShare(OfColumn):
 
     @property
     def in_words(self) -> str:
-        """What it expects, without the column that it is about."""
+        """The expectation in words, without the column that it is about."""
         return f"a share of rows without a value from {self.min:g} to {self.max:g}"
 
 
@@ -271,19 +274,19 @@ class Lateness(CheckBase):
 
     @property
     def in_words(self) -> str:
-        """What it expects, without the column that it is about."""
+        """The expectation in words, without the column that it is about."""
         return f"an event time at most {format_duration(self.max_us)} before the start of the row's drop"
 
 
 class OfSql(CheckBase):
-    """`sql` is true of every row: a condition over the columns in Spark's SQL. A row of which it is null breaks it."""
+    """`sql`, a condition over the columns in Spark's SQL, is true for every row. If it is null, the row breaks it."""
 
     kind: Literal["sql"]
     sql: str = Field(min_length=1)
 
     @property
     def in_words(self) -> str:
-        """What it expects, without the column that it is about."""
+        """The expectation in words, without the column that it is about."""
         return f"every row with {self.sql}"
 
 
@@ -292,7 +295,7 @@ def _as_text(value: Any) -> str:
 
 
 def columns_read(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The columns that an expectation of Great Expectations reads by its arguments; none if it may read any."""
+    """The columns that the arguments of a Great Expectations expectation name; empty if it may read any column."""
     if arguments.get("row_condition"):
         return ()
     named = [arguments.get(key) for key in ("column", "column_A", "column_B")]
@@ -314,7 +317,7 @@ class OfExpectation(CheckBase):
 
     @property
     def in_words(self) -> str:
-        """What it expects, without the column that it is about."""
+        """The expectation in words, without the column that it is about."""
         return f"{self.type} with {', '.join(f'{name} {_as_text(value)}' for name, value in self.arguments.items())}"
 
 
@@ -333,4 +336,4 @@ DataCheck = Annotated[
     | OfExpectation,
     Field(discriminator="kind"),
 ]
-"""One check."""
+"""A check of any kind."""

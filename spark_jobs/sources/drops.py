@@ -16,24 +16,24 @@ from spark_jobs.kernels.midnights import local_date, midnight
 from spark_jobs.sources.quantities import DAY_US, HOUR_US, format_duration, instant_at, parse_instant_in
 
 DROP_BITS = 20
-"""2,870 years of daily drops, 119 years of hourly ones."""
+"""Bits of a row id for its drop: enough for 2,870 years of daily drops, or 119 years of hourly ones."""
 PLACE_BITS = 43
 """Bits of a row id below those of its drop: the line's place among all lines of the drop's files."""
 LINE_BITS = 29
-"""536,870,911 lines in one file: 20M rows, the greatest drop we measure, need 25 bits."""
+"""Bits of a line number: at most 536,870,911 lines in one file. The largest drop measured, 20M rows, needs 25."""
 LINE_LIMIT = 1 << LINE_BITS
-"""The first line number that a row id has no room for."""
+"""The first line number that does not fit into a row id."""
 _ABOUT_US = {"day": DAY_US, "month": 30 * DAY_US, "quarter": 91 * DAY_US, "year": 365 * DAY_US}
-"""About how long units of the calendar are; nothing but waiting times and sizes of files follows from it."""
+"""Approximate lengths of the calendar's units; only waiting times and sizes of files depend on them."""
 _LIMITS = {"drop": 1 << DROP_BITS, "line": LINE_LIMIT}
 _FIRST_PLACE = 1 << (PLACE_BITS - 1)
-"""The lower half of a drop's places is left to the files that older versions landed: they lie there by their ranks."""
+"""The first place for a file. Files that older versions landed have the places below it, by their ranks."""
 _PLACES = _FIRST_PLACE - LINE_LIMIT
-"""Places at which a file may begin, so that the longest one ends in its drop."""
+"""The number of places at which a file may begin, so that even the longest file ends within its drop."""
 
 
 class RowIdOverflowError(ParameterError):
-    """A drop or line number that a row id has no room for. Facts: `part`, `value`, `limit` (first refused)."""
+    """A drop or line number does not fit into a row id. Facts: `part`, `value`, `limit` (the first number refused)."""
 
     code = "row_id_overflow"
     part: str
@@ -46,7 +46,7 @@ class Schedule(Drops):
     """The drops of a source: drop `n` is `[start(n), start(n + 1))`. People name a drop by its start."""
 
     def seq_no_at(self, time_us: int) -> int:
-        """The sequence number of the drop that holds `time_us`; refuses times before the start."""
+        """The sequence number of the drop that contains `time_us`; refuses a time before the source's start."""
         if time_us < self.start_us:
             raise ParameterError(
                 expected=f"a time at or after the source's start, {instant_at(self.start_us):%Y-%m-%dT%H:%MZ}",
@@ -56,8 +56,10 @@ class Schedule(Drops):
         return self.number_at(time_us)
 
     def seq_no_named(self, time_us: int) -> int:
-        """The sequence number of the drop that starts at `time_us`; refuses a time within a drop, which may mean it or
-        one beside it."""
+        """The sequence number of the drop that starts at `time_us`.
+
+        A time within a drop is refused: it may mean that drop or a neighbour.
+        """
         seq_no = self.seq_no_at(time_us)
         if self.start(seq_no) == time_us:
             return seq_no
@@ -71,34 +73,37 @@ class Schedule(Drops):
         )
 
     def seq_nos(self, first_us: int, last_us: int) -> range:
-        """The sequence numbers from the drop that starts at `first_us` to the one that starts at `last_us`, both
-        included; refuses times within a drop."""
+        """The sequence numbers of the drops from the one that starts at `first_us` to the one that starts at `last_us`.
+
+        Both drops are included. A time within a drop is refused.
+        """
         if last_us < first_us:
             raise _reversed(first_us, last_us)
         return range(self.seq_no_named(first_us), self.seq_no_named(last_us) + 1)
 
     def spanned(self, lo_us: int, hi_us: int) -> range:
-        """The sequence numbers of the drops that `[lo_us, hi_us)` consists of; refuses ends within a drop."""
+        """The sequence numbers of the drops that make up `[lo_us, hi_us)`; refuses an end within a drop."""
         if hi_us <= lo_us:
             raise _reversed(lo_us, hi_us)
         return range(self.seq_no_named(lo_us), self.seq_no_named(hi_us))
 
     def covering(self, low_us: int, high_us: int) -> tuple[int, int]:
-        """The numbers of the first and the last drop that start from `low_us` to `high_us`, both included."""
+        """The numbers of the first and the last drop that start within `[low_us, high_us]`."""
         first = self.number_at(low_us)
         return first + (self.start(first) < low_us), self.number_at(high_us)
 
     def interval(self, seq_no: int) -> tuple[int, int]:
-        """`(lo, hi)` of a drop, `hi` exclusive."""
+        """The bounds `(lo, hi)` of a drop in microseconds, `hi` exclusive."""
         return self.start(seq_no), self.start(seq_no + 1)
 
     def time_named(self, text: str) -> int:
-        """An ISO-8601 date or instant as people write it for these drops: in their time zone unless it says otherwise,
-        a date being its midnight.
+        """The instant, in microseconds, of an ISO-8601 date or time as people write it for these drops.
+
+        A time without an offset is in the time zone of the drops. A date means its midnight there.
 
         Raises:
-            ValueError: the text is none.
-            OverflowError: in UTC it lies outside the years 1 to 9999.
+            ValueError: the text is not an ISO-8601 date or time.
+            OverflowError: in UTC it is outside the years 1 to 9999.
             ParameterError: it is a date that the time zone skipped.
         """
         time = datetime.fromisoformat(text)
@@ -115,13 +120,13 @@ class Schedule(Drops):
         return time_us
 
     def label(self, seq_no: int) -> str:
-        """What people call the drop: its date, with the time of day where a day has several drops."""
+        """The name of a drop for people: its date, with the time of day if a day has several drops."""
         lo = self._clock(seq_no)
         return f"{lo:%Y-%m-%d}" if self.every_us % DAY_US == 0 else f"{lo:%Y-%m-%dT%H:%M}"
 
     @property
     def every(self) -> str:
-        """How long a drop is, as people write it."""
+        """The length of a drop, as people write it."""
         if self.calendar is None:
             return format_duration(self.every_us)
         count, unit = self.calendar
@@ -135,10 +140,10 @@ class Schedule(Drops):
         return filled.replace("{hour}", f"{lo:%H}").replace("{minute}", f"{lo:%M}")
 
     def _clock(self, seq_no: int) -> datetime:
-        """What clocks of the time zone show when the drop starts; its date alone where drops are of the calendar.
+        """The date and time at which the drop starts: local ones for drops of the calendar, else in UTC.
 
-        A drop of a day that the zone skipped is empty. It has the date of that day, or it would have the name, and take
-        the files, of the drop after it.
+        The drop of a day that the time zone skipped is empty. It gets the date of that day; else it would have the
+        name, and take the files, of the drop after it.
         """
         lo = instant_at(self.start(seq_no))
         if self.calendar is None:
@@ -157,8 +162,11 @@ def _reversed(first_us: int, last_us: int) -> ParameterError:
 
 
 def schedule(start_us: int, every: int | tuple[int, str], timezone: str | None) -> Schedule:
-    """The drops that a source file declares: of days, weeks or longer by the calendar of its time zone; else, and of
-    days and weeks in UTC, which are all of one length, by microseconds."""
+    """The drops that a source file declares.
+
+    Drops of days, weeks or longer follow the calendar of the source's time zone. Shorter drops, and days and weeks in
+    UTC, have a fixed length in microseconds.
+    """
     if isinstance(every, int) and (timezone in (None, "UTC") or every % DAY_US):
         return Schedule(start_us, every)
     count, unit = (every // DAY_US, "day") if isinstance(every, int) else every
@@ -166,8 +174,10 @@ def schedule(start_us: int, every: int | tuple[int, str], timezone: str | None) 
 
 
 def first_row_id(seq_no: int, path: str) -> int:
-    """The row id of line 1 of the file at `path`, relative to the landing directory: the drop's number in the upper
-    bits, below it the file's place in the drop, a hash of its path. So no other file and no order of runs bears on it.
+    """The row id of line 1 of the file at `path`, which is relative to the landing directory.
+
+    The upper bits have the drop's number. The lower bits have the file's place in the drop, which is a hash of its
+    path. So the id depends neither on other files nor on the order of runs.
 
     Raises:
         RowIdOverflowError: the drop's number is too great.
@@ -186,7 +196,7 @@ def row_id(first: int, line: int) -> int:
 
 
 def line_of(row_id: int, first: int) -> int:
-    """The line that a row id stands for in the file whose line 1 has the id `first`."""
+    """The line number, from 1, of a row id in the file whose line 1 has the id `first`."""
     return row_id - first + 1
 
 
@@ -210,11 +220,11 @@ def _checked(part: str, value: int) -> int:
 
 
 def alignment_problem(drops: Schedule) -> tuple[str, str] | None:
-    """`(expected, found)` where drops would not align with days and hours, else None.
+    """`(expected, found)` if the drops do not align with days and hours, else None.
 
-    Drops of less than a day divide the day and start at a multiple of themselves since midnight UTC; longer ones are
-    whole days from a midnight of their time zone, or months from the first day of one. So a drop's date and hour name
-    it, and `--from 2013-01-01` means the same everywhere.
+    Drops shorter than a day divide the day, and start at a multiple of their length since midnight UTC. Longer drops
+    are whole days from a midnight of their time zone, or months from the first day of a month. So a drop's date and
+    hour name it, and `--from 2013-01-01` means the same everywhere.
     """
     every_us, start_us = drops.every_us, drops.start_us
     if every_us >= DAY_US:

@@ -1,8 +1,8 @@
-"""Environments: folders with copies of source files, to be changed, planned and built while production's
-stay as they are.
+"""Environments: folders with copies of source files.
 
-An environment is `environments/<name>` in Tidemark's home, and holds source files, and notes of what was built of them:
-tables and rows are in the lake.
+The copies can be changed, planned and built while production's files stay as they are. An environment is the folder
+`environments/<name>` in Tidemark's home. It contains source files, and a note of each build of them. The tables and
+rows of a build are in the lake.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Environment:
     folder: Path
 
     def differences(self, production: Path) -> dict[str, str]:
-        """Its sources by name, each `same`, `changed` or `new`, by the bytes of production's file."""
+        """The environment's sources by name: each `same`, `changed` or `new`, by the bytes of production's file."""
         standing = source_files(production)
         return {
             name: "new" if name not in standing else _compared(path, standing[name])
@@ -39,18 +39,18 @@ class Environment:
         }
 
     def builds(self) -> dict[str, str]:
-        """By source the note of what the environment has of it in the lake."""
+        """The note of the build of each source that the environment has built in the lake, by the source's name."""
         return {path.stem: path.read_text(encoding="utf-8") for path in sorted(self._notes.glob("*.json"))}
 
     def note_build(self, source: str, note: str) -> None:
-        """Keep the note of a build, in place of an earlier one."""
+        """Write the note of the build of a source, in place of an earlier note."""
         self._notes.mkdir(exist_ok=True)
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=self._notes, delete=False) as file:
             file.write(note)
         Path(file.name).replace(self._notes / f"{source}.json")
 
     def forget_build(self, source: str) -> None:
-        """Forget the note of a build."""
+        """Remove the note of the build of a source, if there is one."""
         (self._notes / f"{source}.json").unlink(missing_ok=True)
 
     @property
@@ -63,11 +63,12 @@ def _compared(path: Path, standing: Path) -> str:
 
 
 def create_environment(home: Path, name: str, production: Path, names: Sequence[str] = ()) -> Environment:
-    """Copy production's source files, those of `names` or all, into a new environment; all of them or, where it is
-    interrupted, none.
+    """Copy production's source files, those of `names` or all, into a new environment.
+
+    If it is interrupted, no file is copied.
 
     Raises:
-        ParameterError: the name is none, there is such an environment, or no such source.
+        ParameterError: the name is invalid, the environment exists already, or there is no such source.
         SourceFileError: a source has two files.
     """
     environment = _environment(home, name)
@@ -84,7 +85,7 @@ def create_environment(home: Path, name: str, production: Path, names: Sequence[
         try:
             fresh.rename(environment.folder)
         except OSError:
-            # another command made it since; a folder with files is not replaced
+            # another command has made it since: `rename` does not replace a folder with files
             if environment.folder.exists():
                 raise _standing(environment) from None
             raise
@@ -95,7 +96,7 @@ def find_environment(home: Path, name: str) -> Environment:
     """The environment `name`.
 
     Raises:
-        ParameterError: the name is none, or there is no such environment; it names those that are.
+        ParameterError: the name is invalid, or there is no such environment; the error lists the environments.
     """
     environment = _environment(home, name)
     if not environment.folder.is_dir():
@@ -110,14 +111,14 @@ def find_environment(home: Path, name: str) -> Environment:
 
 
 def environments(home: Path) -> list[Environment]:
-    """All environments, by name."""
+    """All environments, sorted by name."""
     parent = home / FOLDER
     folders = sorted(parent.iterdir()) if parent.is_dir() else []
     return [Environment(folder.name, folder) for folder in folders if folder.is_dir() and _NAME.fullmatch(folder.name)]
 
 
 def drop_environment(home: Path, name: str) -> None:
-    """Remove an environment and its source files; it is gone at once, or, where it is interrupted before, still whole.
+    """Remove an environment and its source files. If it is interrupted, the environment is either gone or still whole.
 
     Raises:
         ParameterError: there is no such environment.

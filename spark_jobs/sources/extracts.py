@@ -1,6 +1,6 @@
-"""Where a source's rows come from that no files bring: a table of a database, or a topic of Kafka.
+"""Landings of rows that do not come in files: from a table of a database, or from a topic of Kafka.
 
-What a drop is made of is read once, into files of the landing directory, and lands as such.
+The rows of a drop are read once, into files of the landing directory (extracts), and land from there.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from spark_jobs.sources.quantities import Size, parse_duration
 from spark_jobs.sources.section import Identifier, Section
 
 ENDING = ".ndjson.gz"
-"""How the names of extracts end."""
+"""The ending of the names of extracts."""
 OF_TOPIC = "topic-"
-"""How the names of those begin that have a topic's messages: topic, partition and the offset of line 1 follow."""
+"""The beginning of the names of a topic's extracts: the topic, the partition and the offset of line 1 follow."""
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 Metadata = Literal["key", "partition", "offset", "timestamp", "headers"]
-"""What Kafka says of a message beside its value."""
+"""The fields that a Kafka message has beside its value."""
 
 
 def _check_topic(name: str) -> str:
@@ -40,10 +40,10 @@ def _parse_overlap(value: Any) -> dict[str, int]:
 
 
 class Extract(Section):
-    """What the kinds of landing that read something else than files have in common: they land lines of NDJSON.
+    """The base of the kinds of landing that do not read a source's own files: they land lines of NDJSON.
 
-    `connection`: a name in the file of connections, which has address, user and password. `null_values`: texts that
-    stand for no value; null always does. The limits are those of `Landing`.
+    `connection`: a name in the file of connections, which has the address, user and password. `null_values`: texts that
+    mean no value; null always does. The limits are those of `Landing`.
     """
 
     connection: Identifier
@@ -53,37 +53,38 @@ class Extract(Section):
     max_rejects: PositiveInt = 10_000
 
     def dialect(self) -> dict[str, Any]:
-        """How values are written in the lines, as `Landing.dialect` says it."""
+        """The form of the values in the lines, as `Landing.dialect` returns it: nothing but defaults."""
         return {}
 
     @property
     def max_lines(self) -> int:
-        """Lines of a file: extracts are cut long before."""
+        """The most lines of a file; extracts are cut into files long before that."""
         return LINE_LIMIT - 1
 
     @property
     def max_expansion(self) -> int:
-        """More than gzip can: what was extracted is no bomb."""
+        """The most times its size that a file may have decompressed: more than gzip can, as an extract is no bomb."""
         return 2_000
 
     @property
     def plugin(self) -> Plugin | None:
-        """None: no file of a team reads extracts."""
+        """None: no plugin of a team reads extracts."""
         return None
 
     @property
     def form(self) -> Format:
-        """What reads the files of extracts."""
+        """The format of the files of extracts."""
         return "ndjson"
 
 
 class TableLanding(Extract):
     """A table, or a query, of a database that JDBC reaches.
 
-    Either `increasing`, a column by which a drop's rows are told: of a time, those of the drop's interval; of integers,
-    those after the last that was read. Or `snapshot: true`: a drop is what differs from the table as it was read last;
-    rows that are gone are taken back. `overlap`: how far before its interval (a duration) or its first id (a number) a
-    drop looks for rows that came late; those that were read before are left out.
+    Either `increasing` names a column that decides which rows belong to a drop. If its values are times, these are the
+    rows of the drop's interval; if they are integers, the rows after the last one that was read. Or `snapshot: true`: a
+    drop consists of the differences from the table as it was last read; rows that are gone are taken back.
+    `overlap`: how far before its interval (a duration) or its first id (a number) a drop looks for rows that came late.
+    Rows that were read before are left out.
     """
 
     kind: Literal["table"]
@@ -109,10 +110,11 @@ class TopicLanding(Extract):
     """A topic of Kafka whose messages are records: objects of JSON (`ndjson`), or lines of CSV with the columns
     `header`.
 
-    A drop goes on where the drop before it ended, up to the first message whose timestamp is the drop's `hi` or later,
-    or to the topic's end. `metadata`: what becomes a column beside those of the value: `_key`, `_partition`, `_offset`,
-    `_timestamp` (ms since 1970), `_headers`. `tombstones`: what becomes of messages without a value. `lost_offsets`:
-    whether messages that Kafka removed before they were read fail a run, or are gone. `envelope`: as in `Landing`.
+    A drop begins where the drop before it ended. It ends before the first message whose timestamp is the drop's `hi` or
+    later, or at the topic's end. `metadata`: the fields of a message that become columns beside those of the value:
+    `_key`, `_partition`, `_offset`, `_timestamp` (ms since 1970), `_headers`. `tombstones`: whether messages without a
+    value go to quarantine or are left out. `lost_offsets`: whether a run fails if Kafka removed messages before they
+    were read, or goes on without them. `envelope`: as in `Landing`.
     """
 
     kind: Literal["topic"]
@@ -136,12 +138,12 @@ class TopicLanding(Extract):
         return self
 
     def dialect(self) -> dict[str, Any]:
-        """How values are written in the messages, as `Landing.dialect` says it."""
+        """The form of the values in the messages, as `Landing.dialect` returns it."""
         return {} if self.envelope is None else {"envelope": self.envelope, "tombstones": self.tombstones}
 
 
 def place_in_topic(path: str, line: int) -> dict[str, Any]:
-    """`topic`, `partition` and `offset` of a line of an extract's file; None each of a file that no topic gave."""
+    """`topic`, `partition` and `offset` of a line of an extract; each is None for a file that is no topic's extract."""
     parts = path.rpartition("/")[2].removesuffix(ENDING).rsplit("-", 2)
     if len(parts) < 3 or not parts[0].startswith(OF_TOPIC) or not (parts[1].isdigit() and parts[2].isdigit()):
         return dict.fromkeys(("topic", "partition", "offset"))
@@ -156,4 +158,4 @@ AnyLanding = Annotated[
     Annotated[Landing, Tag("files")] | Annotated[TableLanding, Tag("table")] | Annotated[TopicLanding, Tag("topic")],
     Discriminator(_kind),
 ]
-"""Where a drop's rows come from."""
+"""A landing of any kind: of files, of a table of a database, or of a topic of Kafka."""

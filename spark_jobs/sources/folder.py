@@ -1,7 +1,7 @@
-"""The folder of source files: which sources it has, which files are broken, and which names two sources claim.
+"""The folder of source files: its sources, its broken files, and the names that two sources claim.
 
-A source depends on its own file alone: a broken one stops nobody else. Names of tables are shared by all, so a run
-checks them first (`SourceFolder.clashes`).
+A source depends on its own file alone: a broken file stops no other source. All sources share the names of tables, so
+a run checks them first (`SourceFolder.clashes`).
 """
 
 from __future__ import annotations
@@ -21,16 +21,21 @@ SOURCE_SUFFIXES = (".yml", ".yaml")
 
 @dataclass(frozen=True, slots=True)
 class SourceFolder:
-    """What a folder holds: by name the sources whose files are right by themselves and their files' names, and an error
-    for each other source."""
+    """The content of a folder of source files.
+
+    `sources` and `files`: the sources whose own files have no problem, and the names of these files, by source name.
+    `errors`: one error for each other source.
+    """
 
     sources: dict[str, Source]
     files: dict[str, str]
     errors: list[SourceFileError]
 
     def clashes(self, source: Source) -> list[Problem]:
-        """One problem for each name of `source` by which another source would have one of its tables. Paths are
-        `source` or `windows.<name>`; what was found names the other's file."""
+        """One problem for each name of `source` that gives it a table which another source has too.
+
+        The path of a problem is `source` or `windows.<name>`. The problem's `found` names the other source's file.
+        """
         others = {
             table: f"{path} in {self.files[other.name]}"
             for other in self.sources.values()
@@ -49,7 +54,7 @@ class SourceFolder:
         ]
 
     def order_problems(self, source: Source) -> list[Problem]:
-        """One problem for each name in `dag.after` that is no source of the folder, or that waits for this one."""
+        """One problem for each name in `dag.after` of no source of the folder, or of one that waits for `source`."""
         known = {*self.sources, *(Path(error.file).stem for error in self.errors)}
         problems = [name_problem("dag.after", "source", name, known) for name in source.dag.after if name not in known]
         for name in source.dag.after:
@@ -60,7 +65,7 @@ class SourceFolder:
         return problems
 
     def _way(self, name: str, to: str) -> tuple[str, ...]:
-        """The names from one source along `dag.after` to another; empty if none leads there."""
+        """The names of sources on a path along `dag.after` from `name` to `to`, both included; empty without one."""
         ways: list[tuple[str, ...]] = [(name,)]
         seen = {name}
         while ways:
@@ -74,13 +79,13 @@ class SourceFolder:
         return ()
 
     def problems(self) -> list[SourceFileError]:
-        """All that is wrong: the errors, and one more for each source with clashes or an impossible order."""
+        """All errors of the folder: `errors`, and one more for each source with clashes or an impossible order."""
         found = {name: [*self.clashes(source), *self.order_problems(source)] for name, source in self.sources.items()}
         return [*self.errors, *(SourceFileError(self.files[name], each) for name, each in found.items() if each)]
 
 
 def read_sources(directory: str | Path) -> SourceFolder:
-    """Read every source file of a directory; none is refused here, errors are listed."""
+    """Read every source file of a directory; the error of a broken file is listed, not raised."""
     folder = SourceFolder({}, {}, [])
     for name, paths in _paths(directory).items():
         try:
@@ -92,21 +97,21 @@ def read_sources(directory: str | Path) -> SourceFolder:
 
 
 def find_source(directory: str | Path, name: str) -> Source:
-    """The source `name` of a directory; no other file is looked into.
+    """The source `name` of a directory; no other file is read.
 
     Raises:
-        ParameterError: there is no such file; it names those that are.
+        ParameterError: there is no such file; the error lists the sources.
         SourceFileError: the file has problems.
     """
     return load_source(find_source_file(directory, name))
 
 
 def find_source_file(directory: str | Path, name: str) -> Path:
-    """The file of the source `name`, which is not looked into.
+    """The path of the file of the source `name`; the file is not read.
 
     Raises:
-        ParameterError: there is no such file; it names those that are.
-        SourceFileError: there are two.
+        ParameterError: there is no such file; the error lists the sources.
+        SourceFileError: the source has two files.
     """
     paths = _paths(directory)
     if name not in paths:
@@ -120,7 +125,7 @@ def find_source_file(directory: str | Path, name: str) -> Path:
 
 
 def source_files(directory: str | Path) -> dict[str, Path]:
-    """The files of a directory's sources by their sources' names; of two files for one source the first."""
+    """The source files of a directory, by source name; the first one if a source has two files."""
     return {name: paths[0] for name, paths in _paths(directory).items()}
 
 
@@ -136,7 +141,7 @@ def _only(paths: list[Path]) -> Path:
 
 
 def _paths(directory: str | Path) -> dict[str, list[Path]]:
-    """The source files of a directory by the source's name. A name that starts with `.` or `_` is none."""
+    """The source files of a directory, by source name. Files whose names start with `.` or `_` are left out."""
     return {stem: list(paths) for stem, paths in groupby(sorted(_candidates(directory)), key=lambda path: path.stem)}
 
 

@@ -1,4 +1,4 @@
-"""Reading a source file: all of its problems at once, before anything runs."""
+"""Reads a source file, and reports all of its problems at once, before anything runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a source file: every problem at once, each with its field, what was expected, what was found."""
+"""Problems of a source file: all at once, each with its field, what was expected, and what was found."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def join_path(*parts: str) -> str:
 
 
 def show(value: Any) -> str:
-    """`value` as a reader of YAML would write it, cut to a line."""
+    """`value` as text for a problem, cut to a line; of a mapping only the keys."""
     if value is None:
         return "nothing"
     if isinstance(value, dict):
@@ -72,18 +72,18 @@ def refuse(expected: str, found: Any) -> PydanticCustomError:
 
 
 def refuse_in_words(expected: str, found: str) -> PydanticCustomError:
-    """Like `refuse`, where `found` is a phrase and no value of the file."""
+    """Like `refuse`, but `found` is a phrase, not a value of the file."""
     return PydanticCustomError("refused", "expected {expected}, found {found}", {"expected": expected, "found": found})
 
 
 def all_of(title: str, problems: Iterable[tuple[str, PydanticCustomError]]) -> ValidationError:
-    """The error that a validator raises for several problems at once, each with the field that it is about."""
+    """The error that a validator raises for several problems at once, each with the field that has it."""
     lines = [InitErrorDetails(type=problem, loc=(field,), input=None) for field, problem in problems]
     return ValidationError.from_exception_data(title, lines)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """` (did you mean …?)` for the nearest of `known`, or nothing when none is near."""
+    """` (did you mean …?)` with the nearest of the `known` names; empty if none is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f" (did you mean `{near[0]}`?)" if near else ""
 
@@ -91,13 +91,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def unknown_name(
     name: str, known: Iterable[str], *, expected: str, next_step: str, consequence: str = "nothing was changed"
 ) -> ParameterError:
-    """The refusal of a name that is not among `known`, with the nearest of them."""
+    """The refusal of a name that is not among `known`; it suggests the nearest known name."""
     found = f"{name!r}{did_you_mean(name, known)}"
     return ParameterError(expected=expected, found=found, consequence=consequence, next_step=next_step)
 
 
 def name_problem(path: str, kind: str, name: str, known: Iterable[str]) -> Problem:
-    """The problem of naming something (`kind`) that is not among `known`."""
+    """The problem of a `name` that is not among the `known` names of things of this `kind`."""
     names = sorted(known)
     listed = ", ".join(names) if names else "none is declared"
     return Problem(path, f"the name of a {kind} ({listed})", f"{name!r}{did_you_mean(name, names)}")
@@ -126,7 +126,7 @@ def _from_line(line: Any, document: Any) -> Problem:
 
 
 def _unknown_word(path: str, expected: str, word: Any) -> Problem:
-    """The problem of a value that is none of the words which `expected` has in quotes."""
+    """The problem of a value that is not one of the quoted words in `expected`."""
     near = did_you_mean(word, re.findall("'([^']+)'", expected)) if isinstance(word, str) else ""
     return Problem(path, expected, f"{show(word)}{near}")
 

@@ -38,7 +38,7 @@ _MOST_PERIODS = 1000
 _SIZES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _PART = re.compile(r"(\d+)\s*([a-zµ]+)\s*")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_LONGEST_DURATION_US = 3_652_058 * DAY_US  # the days from year 1 to year 9999: no window can be longer
+_LONGEST_DURATION_US = 3_652_058 * DAY_US  # the days of the years 1 to 9999: no window can be longer
 
 
 def parse_duration(value: Any) -> int:
@@ -86,7 +86,7 @@ def parse_period(value: Any) -> tuple[int, str]:
 
 
 def parse_every(value: Any) -> int | tuple[int, str]:
-    """How long a drop is: microseconds, or, of months, quarters and years, a count and the unit."""
+    """The length of a drop: microseconds, or a count and the unit for months, quarters and years."""
     match = _PART.fullmatch(value.strip().lower()) if isinstance(value, str) else None
     if match is not None and match[2].removesuffix("s") in MONTHS:
         return parse_period(value)
@@ -108,8 +108,10 @@ def parse_instant(value: Any) -> int:
 
 
 def parse_instant_in(time: dt.datetime, timezone: str) -> int:
-    """A time as microseconds; without an offset it is one of the time zone, and midnight the first instant of its
-    date, also where clocks skip or repeat it."""
+    """A time as microseconds since 1970. A time without an offset is in `timezone`.
+
+    Midnight is then the first instant of its date, even if clocks skip or repeat it.
+    """
     if time.tzinfo is None:
         zone = ZoneInfo(timezone)
         if time.time() == dt.time():
@@ -119,7 +121,7 @@ def parse_instant_in(time: dt.datetime, timezone: str) -> int:
 
 
 def local_start(value: Any, timezone: str) -> Any:
-    """`value` as an aware time where it is a date, or a time without an offset, of the time zone; else as it is."""
+    """`value` as an aware time if it is a date or time without an offset, which is in `timezone`; else as it is."""
     if isinstance(value, str):
         try:
             value = dt.datetime.fromisoformat(value.strip())

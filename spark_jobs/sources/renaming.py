@@ -1,4 +1,4 @@
-"""A source file under another name: its text but for the line that names the source."""
+"""The text of a source file under another name: only the line that names the source changes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NAMED = r"""^(["']?source["']?[ \t]*:[ \t]*)(["']?){name}\2(?=[ \t]*(?:#|$))"""
 
 
 def renamed_source(file: Path, new: str) -> tuple[str, Source]:
-    """The text of a source's file with `new` for its name, and the source that it describes.
+    """The text of a source's file with `new` as the source's name, and the source that this text describes.
 
     Raises:
-        SourceFileError: the new name can't be a source's, or no line of its own names the source.
+        SourceFileError: the new name can't be a source's name, or there is not exactly one line with only the old name.
     """
     old = file.stem
     text = file.read_text(encoding="utf-8-sig")

@@ -24,12 +24,12 @@ _SQL_WORDS = frozenset(
 
 
 def is_identifier(name: str) -> bool:
-    """Whether `name` has the letters of a table's name, words of SQL included."""
+    """True if `name` has the form of a table's name; unlike `check_identifier`, this accepts words of SQL."""
     return _IDENTIFIER.fullmatch(name) is not None
 
 
 def check_identifier(name: Any) -> str:
-    """`name` if it can stand in SQL unquoted on every engine (lowercase, digits, underscores; no keyword)."""
+    """`name`, if SQL takes it unquoted on every engine (lowercase, digits, underscores; no keyword); else refuse it."""
     if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
         raise refuse("a name of lowercase letters, digits and underscores that starts with a letter (at most 63)", name)
     if name in _SQL_WORDS:
@@ -46,7 +46,7 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     refused_keys: ClassVar[dict[str, str]] = {}
-    """Keys that other tools use for something that we name differently, with what to write instead."""
+    """Keys that other tools use for something that has another name here, each with the key to write instead."""
 
     @model_validator(mode="wrap")
     @classmethod

@@ -1,4 +1,4 @@
-"""A source: where its files land, what a row means, and which windows and state come of it. One file, one DAG."""
+"""A source: where its files land, what a row means, and which windows and state are computed. One file, one DAG."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RECIPIENT = re.compile(r"[^@\s:/,<>]+@[^@\s:/,<>]+|https?://[^\s/]+\S*")
 
 
 def _without_hi(deadline: Any) -> Any:
-    """The duration of `2 h after hi`."""
+    """A deadline without `after hi`: `2 h` for `2 h after hi`."""
     return _AFTER_HI.sub("", deadline) if isinstance(deadline, str) else deadline
 
 
@@ -46,19 +46,19 @@ def _check_recipient(recipient: str) -> str:
 
 
 Deadline = Annotated[PositiveDuration, BeforeValidator(_without_hi)]
-"""How long after the end of its drop a run has to be done, in microseconds."""
+"""The time, in microseconds after the end of its drop, by which a run has to be done."""
 Recipient = Annotated[str, AfterValidator(_check_recipient)]
-"""Who is told: an e-mail address, or a webhook's URL."""
+"""The address that a notice is sent to: an e-mail address, or the URL of a webhook."""
 _LEAST_MEMORY_BYTES = 1 << 20
 _UNJUDGING = ("severity", "description", "mostly", "treatment", "table")
-"""Fields of a check that decide nothing about a row."""
+"""Fields of a check that do not decide whether a row keeps it."""
 
 
 class Retention(Section):
-    """How far back reads stay exact; what is left out keeps everything.
+    """The time back to which reads stay exact. A field that is left out keeps everything.
 
-    since: for how long before the newest publication it stays known what was known when; `--as-of` before it is
-    refused. horizon: for how long before the newest event time states can be asked for; drops before it are refused.
+    since: how long before the newest publication reads of the past are answered; `--as-of` an earlier time is refused.
+    horizon: how long before the newest event time states can be read; drops before it are refused.
     """
 
     since_us: PositiveDuration | None = Field(default=None, alias="since")
@@ -66,15 +66,15 @@ class Retention(Section):
 
 
 class Dag(Section):
-    """How Airflow runs the source: `schedule: every` runs it after each drop's end, `manual` when people say so.
+    """The settings of the source's DAG. With `schedule: every`, Airflow runs it after the end of each drop.
 
-    retries, retry_delay: how often a task is tried again whose failure may pass by itself, and how long after; each
-    further time twice as long after, up to an hour. max_active_runs: how many runs may wait for their turn on the
-    source at a time. batch: drops that one run of a backfill takes; left out, as many as their files' sizes say.
-    notify: who is told when a run is late, fails, finds a drop without files, or has a check that warns: e-mail
-    addresses, and URLs to which a JSON document is posted. after: sources that have to have published a scheduled
-    run's interval before it begins. deadline: how long after the end of its drop a scheduled run
-    is late (`2 h after hi`, or `2 h`).
+    With `schedule: manual` it runs when somebody starts it. retries: how often a task is tried again if its failure may
+    pass by itself. retry_delay: the wait before the first retry; each further wait is twice as long, up to an hour.
+    max_active_runs: how many runs may wait for their turn on the source at a time. batch: how many drops one run of a
+    backfill takes; if left out, the sizes of their files decide. notify: e-mail addresses, and URLs to which a JSON
+    document is posted. They are notified if a run is late, fails, finds a drop without files, or has a check that
+    warns. after: sources that must have published the interval of a scheduled run before it begins. deadline: how long
+    after the end of its drop a scheduled run is late (`2 h after hi`, or `2 h`).
     """
 
     schedule: Literal["every", "manual"] = "every"
@@ -100,8 +100,10 @@ class Dag(Section):
 
 
 class Memory(Section):
-    """What a worker may hold of rows and windows, beside Python itself and the rows of one open window; what passes it
-    waits on the worker's disk. No result depends on it."""
+    """The memory of a worker for rows and windows, beside Python itself and the rows of one open window.
+
+    Rows and windows beyond it wait on the worker's disk. No result depends on it.
+    """
 
     max_bytes: Size = 100 << 20
 
@@ -114,10 +116,10 @@ class Memory(Section):
 
 
 class ChunkLimits(Section):
-    """Where landing and merging cut an entity's rows into chunks. No answer depends on it.
+    """The sizes at which landing and merging cut an entity's rows into chunks. No answer depends on them.
 
-    rows, bytes: a chunk takes no further row once it has as many. unsorted: the rows of a chunk whose times are in no
-    order, which is scanned where another one is searched.
+    rows, bytes: a chunk takes no further row once it has that many. unsorted: the most rows of a chunk whose times are
+    in no order. Such a chunk is scanned, where a sorted one is searched.
     """
 
     rows: PositiveInt = 65_536
@@ -134,10 +136,10 @@ class ChunkLimits(Section):
 class Source(Section):
     """A checked source file, read with `spark_jobs.sources.load_source`: every name in it is declared and fits.
 
-    delta_id: columns that tell deltas apart; left out, every row is one. sequence: columns that order rows of one time,
-    before their row ids do: a log position, a sequence number; the first column counts first, null is the least.
-    duplicates: which of several rows with one delta_id counts: the `first`, which has the least row id, or the `last`,
-    which has the greatest sequence and, of those, the greatest row id.
+    delta_id: columns that tell deltas apart; if left out, every row is a delta of its own. sequence: columns that order
+    rows of one time ahead of their row ids, such as a log position or a sequence number. The first column counts first;
+    null is the least value. duplicates: which of several rows with one delta_id counts. `first` is the row with the
+    least row id. `last` is the row with the greatest sequence and, among equal ones, the greatest row id.
     """
 
     source: Identifier
@@ -172,7 +174,7 @@ class Source(Section):
 
     @property
     def name(self) -> str:
-        """The source's name: its file's name, its DAG's id, the value of `source` in every table."""
+        """The source's name: also the name of its file, the id of its DAG, and the value of `source` in every table."""
         return self.source
 
     @property
@@ -182,8 +184,10 @@ class Source(Section):
 
     @property
     def path(self) -> str:
-        """The pattern of the files of a drop, relative to the landing directory; of what is read elsewhere that of the
-        extracts."""
+        """The pattern of the files of a drop, relative to the landing directory.
+
+        For a source that reads a table or a topic, these are its extracts.
+        """
         if not isinstance(self.landing, Extract):
             return self.landing.path
         return (
@@ -194,28 +198,31 @@ class Source(Section):
 
     @property
     def wait_us(self) -> int | None:
-        """How long a run in Airflow waits for files of its drops, in microseconds; None: not at all."""
+        """The microseconds for which a run in Airflow waits for files of its drops; None if it does not wait."""
         return None if isinstance(self.landing, Extract) else self.landing.wait_us
 
     @property
     def extract(self) -> Extract | None:
-        """What the drops are read from, where it is no files."""
+        """The table or topic that the drops are read from; None if they are files that land."""
         return self.landing if isinstance(self.landing, Extract) else None
 
     @property
     def brought(self) -> str:
-        """What drops consist of, in a word: a file, a row of a table, or a message of a topic."""
+        """The word for one item of a drop: a file, a row of a table, or a message of a topic."""
         return {"files": "file", "table": "row", "topic": "message"}[self.landing.kind]
 
     @property
     def primary_timeline(self) -> str:
-        """The timeline whose time is a row's event time, wherever the row has one there."""
+        """The timeline whose time is a row's event time, unless the row has no time there."""
         return self.event_time[0]
 
     @property
     def keeps_chains(self) -> bool:
-        """Whether gold keeps the deltas of every entity as a chain: where the file says how to compact them, or where
-        a state does not follow from the one before it and the new rows, as where a sequence orders rows of one time."""
+        """True if gold keeps the deltas of every entity as a chain.
+
+        It does so if the file declares their compaction, or if a state does not follow from the state before it and the
+        new rows. The latter is the case, for example, if a sequence orders rows of one time.
+        """
         state = self.state
         if state is None:
             return False
@@ -224,15 +231,15 @@ class Source(Section):
 
     @property
     def quarantining(self) -> dict[str, DataCheck]:
-        """The checks whose breakers go to quarantine, in the order of the file: a row goes for the first it breaks."""
+        """The checks that send rows to quarantine, in the order of the file. The first one that a row breaks counts."""
         return {name: check for name, check in self.checks.items() if check.treatment == "quarantine"}
 
     def header_name(self, column: str) -> str:
-        """What the files call the declared `column`."""
+        """The name that the declared `column` has in the files."""
         return self.columns[column].from_ or column
 
     def null_values(self, column: str) -> tuple[str, ...]:
-        """The texts that stand for no value in the declared `column`."""
+        """The texts that mean no value in the declared `column`."""
         own = self.columns[column].null_values
         return self.landing.null_values if own is None else own
 
@@ -241,11 +248,11 @@ class Source(Section):
         return self.windows[window].time or self.primary_timeline
 
     def definition_parts(self) -> dict[str, str]:
-        """A hash for each part of the definition that results depend on: `drops`, `parse`, `delta`, `state`,
-        `window.<name>`, and `chains` where gold keeps them.
+        """A hash for each part of the definition that results depend on.
 
-        Order of keys, comments, the DAG's settings, the description, the retention, the memory, the limits of
-        chunks, how chains are compacted and the files' place change none.
+        The parts are `drops`, `parse`, `delta`, `state`, `window.<name>`, and `chains` if gold keeps them. The order of
+        keys, comments, the DAG's settings, the description, the retention, the memory, the limits of chunks, the rules
+        of compaction and the place of the files do not change a hash.
         """
         plain = self.model_dump(mode="json", by_alias=True)
         landing = {key: plain["landing"][key] for key in ("format", "delimiter", "null_values", "max_record")}
@@ -257,14 +264,14 @@ class Source(Section):
             drops["timezone"] = self.drops.timezone
         columns = {name: column.definition() for name, column in self.columns.items()}
         parse = {"columns": columns, "unknown_columns": self.unknown_columns}
-        # what rejects rows decides what lands; all other checks change nothing that is published
+        # checks that reject rows decide which rows land; other checks do not change anything that is published
         rejecting = {name: plain["checks"][name] for name in self.quarantining}
         if rejecting:
             parse["checks"] = {
                 name: {k: v for k, v in c.items() if k not in _UNJUDGING} for name, c in rejecting.items()
             }
         delta = {key: plain[key] for key in ("timelines", "event_time", "arrival", "entity", "delta_id")}
-        # what orders rows of one time changes states and windows; where it decides which rows count, what lands too
+        # the order of rows of one time changes states and windows; if it decides which rows count, landing too
         order = {"sequence": plain["sequence"]} if self.sequence else {}
         if self.duplicates != "first":
             delta |= {"duplicates": self.duplicates, **order}
@@ -281,7 +288,7 @@ class Source(Section):
         return {name: _hash(part) for name, part in sorted(parts.items())}
 
     def _plugins(self, window: str) -> dict[str, Any]:
-        """The plugins whose aggregates a window has: other text may compute something else."""
+        """The digests of the plugins whose aggregates a window has: changed code may compute something else."""
         calls = self.windows[window].aggregates.values()
         digests = {call.plugin.digest for call in calls if call.plugin is not None}
         return {"plugins": sorted(digests)} if digests else {}

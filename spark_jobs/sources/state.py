@@ -15,22 +15,22 @@ from spark_jobs.sources.section import Identifier, Section
 Scalar = str | int | float | bool
 
 KEEP_RECENT = 10
-"""Newest deltas that tiered and adaptive leave pending where a source file does not say how many."""
+"""The number of newest deltas that tiered and adaptive leave pending if the source file does not give one."""
 
 
 def names_to_themselves(value: Any) -> Any:
-    """A list of names as the mapping that lets each keep its name."""
+    """A list of names as a mapping of each name to itself; any other value as it is."""
     return (
         {name: name for name in value} if isinstance(value, list) and all(isinstance(n, str) for n in value) else value
     )
 
 
 class Operations(Section):
-    """The columns that say what a row of mode `operations` does.
+    """The columns that define what a row of mode `operations` does.
 
     op: `create`, `dense`, `sparse`, `scale`, `offset`, `add`, `transform`, `delete` or `upsert`. indices, values: text
-    of a JSON list, such as "[0, 2]". scalar: of scale and offset. transform: a registered name. parent: the delta_id of
-    the delta that this one is based on.
+    of a JSON list, such as "[0, 2]". scalar: the operand of scale and offset. transform: a registered name. parent: the
+    delta_id of the delta that this one is based on.
     """
 
     op: str
@@ -42,7 +42,7 @@ class Operations(Section):
 
 
 class DeleteWhen(Section):
-    """The rows that delete their entity: those that hold one of `values` in `column`."""
+    """The rows that delete their entity: those with one of `values` in `column`."""
 
     column: str
     values: Annotated[tuple[Scalar, ...], Field(min_length=1)] = (True,)
@@ -50,7 +50,7 @@ class DeleteWhen(Section):
     @model_validator(mode="before")
     @classmethod
     def _accept_short_forms(cls, value: Any) -> Any:
-        """`gone` (a column of bools) and `{status: [gone, lost]}`."""
+        """Accept `gone` (a column of bools) and `{status: [gone, lost]}`."""
         if isinstance(value, str):
             return {"column": value}
         if not isinstance(value, dict):
@@ -64,12 +64,12 @@ class DeleteWhen(Section):
 class State(Section):
     """The state of an entity: a vector of components that the rows change.
 
-    mode `add`: each row adds each component's column (no value adds 0), or the constant given in place of a column.
-    mode `diff`: each row states the components' values; what changed since the row before, null included, is the delta.
+    mode `add`: each row adds the value of each component's column (no value adds 0), or a constant in its place.
+    mode `diff`: each row has the components' values; the delta is their change since the row before, null included.
     mode `upsert`: each row assigns the components that it has values for, and leaves the others.
-    mode `operations`: each row says in columns which operation it is; the vector has named `components`, or `length`
+    mode `operations`: columns of each row define its operation. The vector has named `components`, or `length`
     components without names, or as many as `create` and `dense` give it.
-    `delete_when`: rows that delete the entity, whatever else they say; the next one begins anew.
+    `delete_when`: rows that delete the entity, whatever other values they have; the next row begins anew.
     """
 
     mode: Literal["add", "diff", "upsert", "operations"]
@@ -100,23 +100,23 @@ class State(Section):
 
     @property
     def width(self) -> int | None:
-        """Length of every vector, where it is declared."""
+        """The length of every vector; None if it is not declared."""
         return len(self.components) or self.length
 
     def definition(self) -> dict[str, Any]:
-        """What results depend on, without what is left out of the file."""
+        """The fields that results depend on, as plain data, without those that have no value."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class Compaction(Section):
-    """How chains of deltas are kept short; no answer depends on it.
+    """The rules that keep chains of deltas short; no answer depends on them.
 
-    strategy `full`: a checkpoint behind the newest delta. `tiered`: behind all but the newest `keep_recent`.
-    `time_boundary`: one at the end of every `interval` of event time. `adaptive`: full or tiered, by how often states
-    are read for every delta that comes, of entities that have had about as many deltas.
-    A chain is compacted from `delta_threshold` pending deltas on, or where the first pending one is older than
-    `age_threshold` of event time. From `max_chain_length` on it must be: every compaction leaves fewer, whatever the
-    strategy.
+    strategy `full`: a checkpoint after the newest delta. `tiered`: a checkpoint after all but the newest `keep_recent`.
+    `time_boundary`: one at the end of every `interval` of event time. `adaptive`: full or tiered. It depends on how
+    often states are read for every new delta, among entities that have had about as many deltas.
+    A chain is compacted once it has `delta_threshold` pending deltas, or once the first pending one is older than
+    `age_threshold` of event time. From `max_chain_length` deltas on, it must be compacted: every compaction leaves
+    fewer, whatever the strategy.
     """
 
     strategy: Literal["full", "tiered", "time_boundary", "adaptive"] = "tiered"
@@ -133,7 +133,7 @@ class Compaction(Section):
 
     @property
     def newest_pending(self) -> int:
-        """Newest deltas that tiered and adaptive leave pending."""
+        """The number of newest deltas that tiered and adaptive leave pending."""
         return KEEP_RECENT if self.keep_recent is None else self.keep_recent
 
     @model_validator(mode="after")

@@ -14,22 +14,22 @@ from spark_jobs.sources.section import Identifier, Section
 
 
 def as_tuple(value: Any) -> Any:
-    """A single name as a list of one, so that `key: origin` and `key: [origin, carrier]` both read."""
+    """A single name as a tuple of one, so that `key: origin` and `key: [origin, carrier]` are both accepted."""
     return (value,) if isinstance(value, str) else value
 
 
 MOST_WINDOWS_A_ROW = 1_000_000
-"""More no worker holds, not even of one row."""
+"""The most windows that one row may be in: a worker has no memory for more."""
 Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple), Field(min_length=1)]
 """One name or a list of names."""
 
 
 class Late(Section):
-    """What becomes of a row that is late for a window.
+    """The policy for a row that is late for a window.
 
-    `discard`: kept in `silver.late` alone. `next_window`: a row late for all its windows counts in those over the start
-    of its drop, with its own event time. `reemit`: the window is published again with the row, as long as it ended at
-    most `limit` before (no limit: always); the default, without limit.
+    `discard`: the row is only kept in `silver.late`. `next_window`: a row that is late for all its windows counts in
+    the windows over the start of its drop, with its own event time. `reemit`: the window is published again with the
+    row, if it ended at most `limit` before (no limit: always). The default is `reemit` without a limit.
     """
 
     policy: Literal["discard", "next_window", "reemit"] = "reemit"
@@ -48,11 +48,12 @@ class Late(Section):
 
 
 class WindowBase(Section):
-    """What every kind of window has: key columns, a timeline, aggregates, a policy for late rows, and how long it is
-    kept.
+    """The fields that every kind of window has.
 
-    `keep`: a window leaves the published table with the first run that reaches its end and this much more; its history
-    stays. None: it stays published.
+    They are key columns, a timeline, aggregates, a policy for late rows, and the time for which it is kept.
+
+    `keep`: how long after its end a window stays published. The first run that reaches that time removes it from the
+    published table; its history stays. None: it stays published.
     """
 
     refused_keys: ClassVar[dict[str, str]] = {
@@ -61,7 +62,7 @@ class WindowBase(Section):
         "target": "`target_batch_size` (of kind adaptive)",
     }
     set_by_rows: ClassVar[bool] = True
-    """Whether windows come from rows, so that there is no next one for a late row to move on to."""
+    """True if the rows determine the windows, so that there is no next window for a late row to move on to."""
 
     key: Names
     time: str | None = None
@@ -89,7 +90,7 @@ class SlidingWindow(WindowBase):
 
 
 class SessionWindow(WindowBase):
-    """Sessions: rows of one key whose distance is at most `gap`, bounds the first and last time."""
+    """Sessions: rows of one key that are at most `gap` apart. The bounds are the first and the last time."""
 
     kind: Literal["session"]
     gap_us: PositiveDuration = Field(alias="gap")
@@ -106,7 +107,7 @@ class TumblingWindow(WindowBase):
 
 
 class HoppingWindow(WindowBase):
-    """Windows `[k * advance + offset, k * advance + offset + size)`; a greater advance would leave gaps: refused."""
+    """Windows `[k * advance + offset, k * advance + offset + size)`; `advance` above `size` would leave gaps: refused."""
 
     set_by_rows: ClassVar[bool] = False
 
@@ -144,7 +145,7 @@ class CalendarWindow(WindowBase):
 
 
 class Memory(Section):
-    """What the trigger `memory_pressure` is a share of: bytes of the rows of one open window."""
+    """The limit of which the trigger `memory_pressure` takes a share: bytes of the rows of one open window."""
 
     max_bytes: Size = 100 << 20
 
@@ -152,9 +153,9 @@ class Memory(Section):
 class AdaptiveWindow(WindowBase):
     """Windows that last `target_batch_size / rate`, kept between `min` and `max`, or until a trigger fires.
 
-    Rates and windows start afresh at every cell `[n * reset, (n + 1) * reset)` of a key. `vector`: the column of which
-    `stats` counts the different values (none: the entity). `size_bytes`: the column with a row's size (none: the bytes
-    of its values). No `triggers`: time, count(target_batch_size), memory_pressure(0.95).
+    Rates and windows start afresh at every cell `[n * reset, (n + 1) * reset)` of a key. `vector`: the column whose
+    different values `stats` counts (default: the entity). `size_bytes`: the column with the size of a row (default: the
+    bytes of its values). `triggers`: by default time, count(target_batch_size), memory_pressure(0.95).
     """
 
     kind: Literal["adaptive"]
@@ -187,4 +188,4 @@ Window = Annotated[
     SlidingWindow | SessionWindow | TumblingWindow | HoppingWindow | CalendarWindow | AdaptiveWindow,
     Field(discriminator="kind"),
 ]
-"""Any of the window kinds, told apart by `kind`."""
+"""A window of any kind; the field `kind` tells them apart."""

@@ -1,4 +1,4 @@
-"""Reading YAML safely: no tags, no duplicate keys, only text keys; anything else is a problem with its line."""
+"""Safe reading of YAML: no tags, no duplicate keys, only text keys; anything else is a problem with its line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import yaml
 
 from spark_jobs.sources.problems import Problem
 
-_LARGEST_FILE = 1 << 20  # a source file is written by hand; this also bounds what YAML aliases can be made of
+_LARGEST_FILE = 1 << 20  # characters: a source file is written by hand, and is smaller than that
 
 
 class _Loader(yaml.SafeLoader):
@@ -26,7 +26,7 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_yaml_timestamp(self, node: Any) -> Any:
-        """A date as YAML reads it; one that no calendar has stays text, so that the field that holds it is refused."""
+        """A date as YAML reads it. A date that does not exist stays text, so that its field is refused."""
         try:
             return super().construct_yaml_timestamp(node)
         except ValueError:
@@ -52,7 +52,7 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_yaml_ti
 
 
 def read_yaml(text: str) -> tuple[Any, list[Problem]]:
-    """The document in `text`, and what is wrong with its form. After a syntax error the document is None."""
+    """The document in `text`, and the problems of its form. The document is None if it is too large or not YAML."""
     if len(text) > _LARGEST_FILE:
         return None, [Problem("", f"at most {_LARGEST_FILE} characters", f"{len(text)}")]
     try:
