@@ -15,8 +15,8 @@ A new command is a new module in `spark_jobs/cli/commands/` with one function `r
         rows = …                                      # call one function of the engine; raise its TidemarkError
         emit(as_json, rows, lambda: table(columns, rows))
 
-Its top imports only `typer`, `spark_jobs.config`, `spark_jobs.errors` and `spark_jobs.cli.output`: what is slow to
-import (pyspark, great_expectations) is imported inside the function, or `tidemark --help` takes seconds.
+Its top imports only `typer`, `spark_jobs.config`, `spark_jobs.errors` and `spark_jobs.cli.output`. Packages that are
+slow to import (pyspark, great_expectations) are imported inside the function; else `tidemark --help` takes seconds.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def build_app() -> typer.Typer:
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code. Only with `--debug` does a refusal or failure show a traceback."""
     keep_private()
-    # a log that can't be written, of dbt on a full disk, is no reason to print a traceback
+    # a log that can't be written, such as dbt's on a full disk, is no reason to print a traceback
     logging.raiseExceptions = False
     try:
         build_app()(args=arguments, prog_name="tidemark")
@@ -59,8 +59,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _interrupted(end: SystemExit) -> bool:
-    """Whether Ctrl-C ended the command: Typer makes an exit code of it, without a word. A command that ends itself with
-    that code has said what there is to say."""
+    """True if Ctrl-C ended the command: Typer turns it into an exit code, without a message.
+
+    A command that ends itself with that code has printed its own message.
+    """
     return isinstance(end.__context__, typer.Exit) and isinstance(end.__context__.__cause__, KeyboardInterrupt)
 
 

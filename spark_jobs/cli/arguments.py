@@ -1,4 +1,4 @@
-"""What commands take: sources by name, drops by date, instants."""
+"""Arguments of commands: sources by name, drops by date, instants. Also sessions on the lake server."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ PassGapOption = Annotated[
 
 
 def known_source(settings: Settings, name: str) -> Source:
-    """The checked source `name`; refuses an unknown name with the known ones."""
+    """The checked source `name`; the refusal of an unknown name lists the known ones."""
     from spark_jobs.sources import find_source
 
     return find_source(settings.sources, name)
 
 
 def instant(text: str) -> datetime:
-    """A date or ISO-8601 instant, UTC unless it says otherwise."""
+    """A date or ISO-8601 instant as a time; it is in UTC unless it has an offset."""
     from spark_jobs.storage.times import parsed
 
     try:
@@ -51,8 +51,10 @@ def instant(text: str) -> datetime:
 
 
 def drop_time(source: Source, text: str) -> int:
-    """The instant, in microseconds, that people name among the drops of a source: a date or ISO-8601 instant, of the
-    drops' time zone unless it says otherwise."""
+    """The instant, in microseconds, of a date or ISO-8601 instant by which people name a drop of a source.
+
+    It is in the time zone of the drops unless it has an offset.
+    """
     try:
         return source.drops.time_named(text)
     except (ValueError, OverflowError):
@@ -60,7 +62,7 @@ def drop_time(source: Source, text: str) -> int:
 
 
 def _no_instant(text: str) -> ParameterError:
-    # a time may be beyond year 9999 or before year 1 once it is in UTC
+    # a time may be outside the years 1 to 9999 once it is in UTC
     return ParameterError(
         expected="a date such as 2013-01-07, or an instant such as 2013-01-07T12:00:00Z",
         found=repr(text),
@@ -69,7 +71,7 @@ def _no_instant(text: str) -> ParameterError:
 
 
 def drops_between(source: Source, first: str, last: str) -> tuple[datetime, datetime]:
-    """`[lo, hi)` of the drops from the one that `first` names to the one that `last` names, both included."""
+    """The time span `[lo, hi)` of the drops from the one that `first` names to the one that `last` names, included."""
     from spark_jobs.storage.times import instant as of_micros
 
     drops = source.drops.seq_nos(drop_time(source, first), drop_time(source, last))
@@ -77,7 +79,7 @@ def drops_between(source: Source, first: str, last: str) -> tuple[datetime, date
 
 
 def drops_each(source: Source, first: str, last: str) -> list[tuple[datetime, datetime]]:
-    """`[lo, hi)` of each of these drops by itself."""
+    """The time span `[lo, hi)` of each drop from the one that `first` names to the one that `last` names, included."""
     from spark_jobs.storage.times import instant as of_micros
 
     drops = source.drops.seq_nos(drop_time(source, first), drop_time(source, last))
@@ -90,7 +92,7 @@ def server_session(settings: Settings, name: str) -> Iterator[SparkSession]:
 
     Raises:
         LakeNewer: a later version of Tidemark has written the lake.
-        LakeOlder: in place of what Spark says of a column or table that an older version did not make.
+        LakeOlder: a read misses a column or table that an older version did not make.
     """
     from spark_jobs.session import open_session, work_on
 
@@ -104,12 +106,13 @@ def server_session(settings: Settings, name: str) -> Iterator[SparkSession]:
 
 @contextmanager
 def older_lakes_told(session: SparkSession, settings: Settings) -> Iterator[None]:
-    """Where a read in the block misses what a table of an older version lacks, the refusal says so, and what to run.
-    The block is not begun on a lake that a later version has written.
+    """Replace an error in the block by a refusal if a read misses a column or table that an older version did not make.
+
+    The refusal names the command that adds it. On a lake that a later version has written, the block does not begin.
 
     Raises:
-        LakeNewer: it has.
-        LakeOlder: a read misses something.
+        LakeNewer: a later version of Tidemark has written the lake.
+        LakeOlder: a read misses a column or table that an older version did not make.
     """
     from pyarrow import ArrowInvalid
     from pyspark.errors import AnalysisException

@@ -1,4 +1,4 @@
-"""How a backfill is shown while it runs: a bar on a terminal, lines in a log; and how Ctrl-C stops it."""
+"""The display of a backfill while it runs (a bar on a terminal, lines in a log), and its stop by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from spark_jobs.server.backfill import SliceRun
 
 STOPPED = 130
-"""Exit code after Ctrl-C, as of any command."""
+"""The exit code after Ctrl-C, as for any command."""
 
 
 class Pace:
-    """What has been done of a backfill, how fast, and how long the rest takes at that pace."""
+    """The progress of a backfill: the drops done, its pace, and the time that the rest takes at that pace."""
 
     def __init__(self, source: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source
@@ -35,7 +35,7 @@ class Pace:
         self._done: set[str] = set()
 
     def line(self, runs: list[SliceRun]) -> str:
-        """One line: drops done, running and failed, rows per second, time left."""
+        """The progress as one line: drops done, running and failed, rows per second, time left."""
         now = self._clock()
         done = {run.run_id: run for run in runs if run.state == "success"}
         if self._begun is None:
@@ -61,7 +61,7 @@ _STATES = ("success", "queued", "running", "failed")
 
 
 def _weight(run: SliceRun) -> int:
-    """A drop costs something beyond its bytes, also an empty one."""
+    """The cost of a run in bytes: each drop, even an empty one, costs something beyond its own bytes."""
     return run.slice.bytes + 1024 * run.slice.drops
 
 
@@ -72,8 +72,10 @@ def _shown(seconds: float) -> str:
 
 @contextmanager
 def shown(source: str, total: int) -> Iterator[Callable[[list[SliceRun]], None]]:
-    """A bar on standard error where somebody looks, and a line for each run that ends; what it gives takes how the
-    runs stand."""
+    """Show a bar on standard error if it is a terminal, and print a line for each run that ends.
+
+    The block gets a function, which it calls with the present states of all runs.
+    """
     pace, announced = Pace(source), set[str]()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
@@ -99,18 +101,18 @@ def _named(run: SliceRun) -> str:
 
 
 class Stop:
-    """Whether Ctrl-C was pressed: once lets the present run end, twice leaves it to Airflow."""
+    """The wish to stop by Ctrl-C: the first one lets the present run end, the second one leaves it to Airflow."""
 
     def __init__(self, source: str) -> None:
         self._source = source
         self.asked = False
 
     def __call__(self) -> bool:
-        """Whether to stop."""
+        """True if Ctrl-C was pressed."""
         return self.asked
 
     def interrupt(self, *_: int | FrameType | None) -> Any:
-        """Called by Ctrl-C."""
+        """Handle Ctrl-C: note the first one; raise KeyboardInterrupt at the second one."""
         if self.asked:
             note(
                 f"left to Airflow, where the present run goes on; go on with: tidemark backfill {self._source} --resume"
@@ -122,7 +124,7 @@ class Stop:
 
 @contextmanager
 def stopping(source: str) -> Iterator[Stop]:
-    """What Ctrl-C means in the block. The second one ends the command; what there is to say was said when it came."""
+    """Handle Ctrl-C in the block with a `Stop`. The second Ctrl-C ends the command without a further message."""
     stop = Stop(source)
     before = signal.signal(signal.SIGINT, stop.interrupt)
     try:

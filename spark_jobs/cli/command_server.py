@@ -1,11 +1,11 @@
 """The command server: a process that has imported what commands need, and forks itself for each.
 
 `python -m spark_jobs.cli.command_server`, a part of `tidemark up`. Spark's client, Great Expectations, dbt and the
-compiled kernels take a command six seconds of a processor to import and load, more than a small day's work; a fork has
-them in memory. It serves its user alone, through a socket in the home. The other side is `spark_jobs.cli.forward`.
+compiled kernels take six seconds of a processor to import and load, more than a small day's work. A fork has them in
+memory already. The server serves its user alone, through a socket in the home. Its client is `spark_jobs.cli.forward`.
 
-It has one thread and no connection to anything, so a fork shares nothing but memory with it. A command is killed with
-its user's process, and with this server.
+The server has one thread and no connection to anything, so a fork shares only memory with it. A command is killed if
+its user's process or this server ends.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from spark_jobs.server import processes
 
 _IMPORTED = ("spark_jobs.cli.app", "spark_jobs.jobs.pipeline", "great_expectations", "dbt.cli.main")
 _MOST = 64 << 20
-"""Bytes of a request: arguments and an environment."""
+"""The most bytes of a request: arguments and an environment."""
 
 Command = Callable[[], int]
 
 
 @dataclass(frozen=True, eq=False)
 class _Fork:
-    """A command on its way: its process, the descriptor that tells of its end, the connection to its user's process."""
+    """A running command: its process, the descriptor that reports its end, the connection to its user's process."""
 
     pid: int
     descriptor: int
@@ -48,21 +48,21 @@ class _Fork:
 
 
 def main() -> int:
-    """Import, then serve until the supervisor ends this process; in a fork: run the command."""
+    """Import, then serve until the supervisor ends this process. In a fork, run the command and return its exit code."""
     code = code_stamp()
     for name in _IMPORTED:
         importlib.import_module(name)
     rehearse.load_kernels("command server")
-    # dbt asks for the stack each time it starts: Python finds the file of each module once
+    # dbt inspects the stack each time it starts: this finds the files of all modules once, ahead of the forks
     inspect.stack()
-    # what is loaded stays shared with the forks: a collection would write to its pages
+    # loaded objects stay shared with the forks: a collection would write to their pages
     gc.collect()
     gc.freeze()
     return CommandServer(Path(os.environ["TIDEMARK_HOME"]) / "server", code).serve()()
 
 
 class CommandServer:
-    """Answers at the socket in `folder`. `code`: the stamp of what was imported."""
+    """A server of commands at the socket in `folder`. `code`: the stamp of the imported code."""
 
     def __init__(self, folder: Path, code: list[int]) -> None:
         self._code = code
@@ -72,7 +72,7 @@ class CommandServer:
         self._forks: set[_Fork] = set()
 
     def serve(self) -> Command:
-        """Fork for whoever asks. It returns in a fork alone: what that has to do."""
+        """Fork for each request, without end. It returns only in a fork: the command that the fork has to run."""
         with contextlib.suppress(FileNotFoundError):
             (self._folder / SOCKET).unlink()
         listener = socket.socket(socket.AF_UNIX)
@@ -89,11 +89,11 @@ class CommandServer:
                         listener.close()
                         return command
                 elif key.data in self._forks:
-                    # otherwise the fork and its user's process have ended at once, and the other was told first
+                    # otherwise both the fork and its user's process have ended, and the other event came first
                     self._end(key.data, abandoned=key.fileobj is key.data.connection)
 
     def _accept(self, listener: socket.socket) -> Command | None:
-        """Fork for a command, or decline it. It returns something in the fork alone: what that has to do."""
+        """Fork for a command, or decline it. It returns the command in the fork, and None in the server."""
         connection, _ = listener.accept()
         connection.settimeout(ANSWER_S)
         try:
@@ -120,16 +120,16 @@ class CommandServer:
         return None
 
     def _fits(self, connection: socket.socket, request: dict[str, Any]) -> bool:
-        """Whether a fork of this process would do what the user's own process would."""
+        """True if a fork of this process would do the same as the user's own process."""
         _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         same_python = request["python"] == sys.executable
         same_python &= of_python(request["environment"]) == of_python(os.environ)
         return user == os.getuid() and same_python and request["code"] == self._code
 
     def _leave(self, connection: socket.socket) -> None:
-        """In a fork: let go of what is the server's."""
+        """In a fork: be killed with the server, and close the server's descriptors and connections."""
         processes.end_with_parent(signal.SIGKILL)
-        if os.getppid() != self._pid:  # it died before the kernel knew of our wish
+        if os.getppid() != self._pid:  # the server died before the kernel had this request
             os._exit(1)
         for other in self._forks:
             os.close(other.descriptor)
@@ -138,7 +138,7 @@ class CommandServer:
         self._selector.close()
 
     def _end(self, fork: _Fork, *, abandoned: bool) -> None:
-        """A command has ended, or is `abandoned`, since its user's process is gone: say how it ended."""
+        """Report how a command ended. If it is `abandoned`, because its user's process is gone, kill it first."""
         self._forks.remove(fork)
         self._selector.unregister(fork.descriptor)
         self._selector.unregister(fork.connection)
@@ -155,7 +155,11 @@ class CommandServer:
 
 
 def _request(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """What a user's process asks for, and its open streams."""
+    """The request of a user's process, and the descriptors of its open streams.
+
+    Raises:
+        OSError, ValueError: the process did not send a whole request.
+    """
     head, streams, _, _ = socket.recv_fds(connection, LENGTH.size, 3)
     try:
         if len(head) != LENGTH.size or len(streams) != 3:
@@ -175,7 +179,7 @@ def _close(descriptors: list[int]) -> None:
 
 
 def _run(request: dict[str, Any], streams: list[int]) -> int:
-    """Be the user's command, in a fork."""
+    """Run the user's command in a fork, with the user's streams, environment and folder; returns its exit code."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)

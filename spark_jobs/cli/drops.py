@@ -1,4 +1,4 @@
-"""Which drops of a source have landed, and which have not."""
+"""The drops of a source, each with its state: whether it has landed, and whether its newest run failed."""
 
 from __future__ import annotations
 
@@ -32,10 +32,13 @@ def drops_asked_for(
     only_missing: bool = False,
     failed: bool = False,
 ) -> list[Drop]:
-    """The drops of a range, or all of the source, that are to be run.
+    """The drops of a range, or of the whole source, that are to be run.
+
+    `only_missing` leaves out drops that have landed. `failed` keeps only drops whose newest run in Airflow failed.
 
     Raises:
-        AirflowRefused: `failed` are asked for, and Airflow does not say which they are.
+        AirflowRefused: `failed` is set, and Airflow does not list the failed runs.
+        ParameterError: only one of `first` and `last` is given, or they are no range of drops.
     """
     if (first is None) != (last is None):
         raise ParameterError(
@@ -56,7 +59,7 @@ def drops_asked_for(
 
 
 def _drops(settings: Settings, source: Source, asked: range | None, failed: set[int]) -> list[Drop]:
-    """The drops of a range, or all: up to now, whatever of them has landed, has files or has `failed`."""
+    """The drops of a range, or all drops up to the last one that has landed, has files or is in `failed`."""
     from spark_jobs.jobs.drops import drops_of
     from spark_jobs.storage.times import micros
 
@@ -66,7 +69,7 @@ def _drops(settings: Settings, source: Source, asked: range | None, failed: set[
 
 
 def failed_in_airflow(settings: Settings, source: Source) -> set[int]:
-    """The drops whose newest run in Airflow failed."""
+    """The numbers of the drops whose newest run in Airflow failed."""
     from spark_jobs.server.airflow_api import AirflowApi
     from spark_jobs.server.backfill import failed_drops
 
@@ -76,7 +79,7 @@ def failed_in_airflow(settings: Settings, source: Source) -> set[int]:
 
 @contextmanager
 def lake_of(settings: Settings) -> Iterator[Lake]:
-    """The lake for reads: from its files where this process can, else by the lake server."""
+    """The lake for reads: from its files if this process can read them, else through the lake server."""
     from spark_jobs.storage.lake import Lake
     from spark_jobs.storage.stored_lake import StoredLake
 
@@ -89,8 +92,10 @@ def lake_of(settings: Settings) -> Iterator[Lake]:
 
 
 def document(settings: Settings, source: Source) -> list[dict[str, Any]]:
-    """Every drop of a source: its state (`failed` where the newest run failed and it has not landed), files, bytes and
-    rows."""
+    """Every drop of a source, with its state, files, bytes and rows.
+
+    The state is `failed` if the newest run of the drop in Airflow failed and the drop has not landed.
+    """
     wrong = _known_to_have_failed(settings, source)
     drops = _drops(settings, source, None, wrong)
     return [
@@ -104,7 +109,7 @@ def document(settings: Settings, source: Source) -> list[dict[str, Any]]:
 
 
 def _known_to_have_failed(settings: Settings, source: Source) -> set[int]:
-    """`failed_in_airflow`; none where Airflow never ran, or does not answer."""
+    """The drops of `failed_in_airflow`; none if Airflow never ran, or refuses to list them."""
     from spark_jobs.server.airflow_api import AirflowRefused
     from spark_jobs.server.airflow_parts import password_file
 
@@ -118,7 +123,7 @@ def _known_to_have_failed(settings: Settings, source: Source) -> set[int]:
 
 
 def for_people(drops: list[dict[str, Any]], source: str) -> Any:
-    """Neighbouring drops of one state as one row."""
+    """A table for people, with one row for neighbouring drops of the same state."""
     rows: list[tuple[Any, ...]] = []
     for state, run in groupby(drops, key=lambda drop: drop["state"]):
         each = list(run)

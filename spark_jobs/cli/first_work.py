@@ -1,8 +1,8 @@
-"""The first work of a fresh lake server: the names that its catalog has lost are made anew, and it is warmed.
+"""The first work of a fresh lake server: the names that its catalog has lost are made anew, and the server is warmed.
 
-A catalog that is embedded goes on in the memory of the server that runs when its folder is removed. The next server
-has none of its names, however it came to be started; readers who connect wait until it has them. `python -m
-spark_jobs.cli.first_work` is a part of the supervisor.
+If the folder of an embedded catalog is removed, the running server keeps the catalog in memory. The next server has
+none of its names, whatever started it. Readers who connect wait until it has them. The supervisor runs `python -m
+spark_jobs.cli.first_work`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _POLL_S = 0.5
 def main() -> int:
     """Wait for the server that was started with this process, and do its first work."""
     settings = load_settings()
-    # as long as it takes: the supervisor ends this process with the server that it is for
+    # this waits as long as it takes: the supervisor ends this process together with its server
     while not connect_health(settings).ok:
         time.sleep(_POLL_S)
     spark = open_session(settings.model_copy(update={"spark": "connect"}), "tidemark-first-work")
@@ -42,14 +42,14 @@ def main() -> int:
 
 
 def _make_names_anew(settings: Settings, spark: SparkSession) -> list[str]:
-    """What was mended, or could not be, a sentence each; nothing where the catalog has all names."""
+    """Mend the names that the catalog lacks; returns a sentence for each finding, none if it has all names."""
     from spark_jobs.jobs.repair import lacks_names, repair
 
     try:
         if not lacks_names(settings, spark):
             return []
         return [f"{finding.what}: {finding.found}" for finding in repair(settings, spark)]
-    except Exception as error:  # a lake that is damaged is to be served: `doctor` looks at it, `restore` mends it
+    except Exception as error:  # a damaged lake is served, too: `doctor` looks at it, `restore` mends it
         if is_lost_server(error):
             raise  # the first work of the next server lets readers in
         traceback.print_exc()

@@ -1,11 +1,11 @@
-"""Let the home's command server run a command: the side of the process that the user has started.
+"""The client of the home's command server, in the process that the user has started.
 
 The command server (`spark_jobs.cli.command_server`) has imported everything and forks itself for each command. The fork
-has the user's arguments, environment, folder, terminal and open streams, so it is the command; this process passes
-signals on and ends as the fork does. Where there is no such server, or it has other code or another environment of
-Python's, the command runs in this process: it takes longer, and nothing else is different.
+has the user's arguments, environment, folder, terminal and open streams, so it runs as the command. This process passes
+signals on, and ends in the same way as the fork. If there is no such server, or it has other code or another
+environment for Python, the command runs in this process. Then it takes longer; nothing else differs.
 
-What it imports first is little, and of the standard library.
+This module imports little at its top, and only from the standard library.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pathlib import Path
 
 SOCKET = "commands.sock"
 STATUS = struct.Struct("<i")
-"""What the server answers: first the id of the fork, 0 where it will not run the command; then how the command ended,
-by its exit code or the negative number of a signal."""
+"""An answer of the server. The first one is the process id of the fork, or 0 if the server will not run the command.
+The second one is the command's exit code, or the negative number of the signal that ended it."""
 LENGTH = struct.Struct("<q")
 ANSWER_S = 60.0
-"""Seconds in which a server on the busiest machine has answered."""
+"""The seconds within which a server has answered, even on the busiest machine."""
 
 ALONE = {"up", "down", "serve", "demo", "airflow", "restore", "doctor", "settings"}
 """Commands that start, end or examine the installation, or become another program."""
 _OF_PYTHON = ("PYTHON", "NUMBA_", "LD_", "OMP_", "OPENBLAS_", "MKL_", "ARROW_", "MALLOC_", "COVERAGE_", "LC_", "LANG")
-"""Variables that a process reads once, when it starts or imports."""
+"""Beginnings of the names of variables that a process reads once, when it starts or imports."""
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGWINCH)
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,14 +46,17 @@ def forwarded(arguments: list[str]) -> int | None:
             connection = stack.enter_context(_connected(home / "server"))
             pid = _asked(connection, arguments)
         except (OSError, ValueError):
-            # closing the connection ends a fork that there may be after all
+            # if there is a fork after all, the closed connection ends it
             return None
         return _ended(connection, pid, arguments) if pid else None
 
 
 def code_stamp() -> list[int]:
-    """What differs between two states of the code: the number of its files, their bytes, the newest one's time, and
-    when packages were last installed."""
+    """Numbers that differ between two states of the code.
+
+    They are the number of its files, their bytes, the time of the newest one, and the times at which packages were last
+    installed.
+    """
     files = [file.stat() for package in ("spark_jobs", "expectations") for file in (_ROOT / package).rglob("*.py")]
     packages = [Path(path) for path in sys.path if path.endswith("site-packages")]
     installed = [path.stat().st_mtime_ns for path in packages if path.is_dir()]
@@ -61,13 +64,13 @@ def code_stamp() -> list[int]:
 
 
 def of_python(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of an environment that a process reads only when it starts."""
+    """The variables of an environment that a process reads once, when it starts or imports."""
     return {name: value for name, value in environment.items() if name.startswith(_OF_PYTHON)}
 
 
 @contextlib.contextmanager
 def in_folder(folder: Path) -> Iterator[str]:
-    """A path of the socket in a folder. The kernel takes no long ones; this one is short, whatever the folder's is."""
+    """A short path of the socket in a folder, however long the folder's is: the kernel refuses long paths."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{SOCKET}"
@@ -87,7 +90,7 @@ def _connected(folder: Path) -> Iterator[socket.socket]:
 
 
 def _asked(connection: socket.socket, arguments: list[str]) -> int:
-    """The id of the process that has begun with the command; 0 if the server will not run it."""
+    """Ask the server to run the command; returns the id of the fork, or 0 if the server will not run it."""
     request = {
         "arguments": arguments,
         "folder": str(Path.cwd()),
@@ -103,7 +106,7 @@ def _asked(connection: socket.socket, arguments: list[str]) -> int:
 
 
 def _ended(connection: socket.socket, pid: int, arguments: list[str]) -> int:
-    """Wait for the command; its exit code. A signal that ended it ends this process, too."""
+    """Wait for the command, and return its exit code. A signal that ended the command ends this process, too."""
 
     def pass_on(number: int, _: object) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -141,7 +144,7 @@ def _refuse(arguments: list[str]) -> int:
 
 
 def received(connection: socket.socket, size: int) -> bytes:
-    """So many bytes. Raises ConnectionResetError if fewer come."""
+    """The next `size` bytes from the connection. Raises ConnectionResetError if fewer come."""
     data = b""
     while len(data) < size:
         more = connection.recv(size - len(data))

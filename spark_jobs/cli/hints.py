@@ -6,7 +6,7 @@ from typing import Any
 
 
 def hints(land: dict[str, Any], source: str) -> list[str]:
-    """Sentences about what the summary of the stage land says of files that are gone, copied, or in a folder beside."""
+    """Sentences about files that are gone, copied, or in a folder beside, by `land`, the summary of the stage land."""
     said = []
     gone, copied, beside = (land.get(name) or [] for name in ("gone_files", "copied_files", "files_beside"))
     if gone:

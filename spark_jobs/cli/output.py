@@ -1,4 +1,7 @@
-"""How commands speak: one JSON document for programs, a table for people; notes and refusals on standard error."""
+"""Output of commands: one JSON document for programs, a table for people.
+
+Notes, and refusals for people, are printed on standard error.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,13 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 NULL = Text("NULL", style="dim")
 
 ELEMENTS = 10
-"""Of a list that a plan or a reason shows; a vector may have 80,000."""
+"""The most elements of a list that a plan or a reason shows; a vector may have 80,000."""
 
 FILE_WIDTH = 200
-"""Columns of text that goes to a file or a pipe."""
+"""The width, in columns, of text for a file or a pipe."""
 
 _ANY_WIDTH = 1 << 20
-"""Columns of a terminal into which every table fits."""
+"""The width, in columns, of a terminal into which every table fits."""
 
 
 def emit(as_json: bool, document: Any, render: Callable[[], RenderableType]) -> None:
@@ -43,17 +46,17 @@ def emit(as_json: bool, document: Any, render: Callable[[], RenderableType]) -> 
 
 
 def show(what: RenderableType) -> None:
-    """Print for people; where nobody's terminal says how wide, wide enough for a table's rows to stay on one line."""
+    """Print something for people; without a terminal FILE_WIDTH wide, so that a table's rows stay on one line."""
     Console(width=None if sys.stdout.isatty() else FILE_WIDTH).print(what)
 
 
 def note(message: str) -> None:
-    """Tell people something on standard error."""
+    """Print a message for people on standard error."""
     Console(stderr=True, highlight=False).print(message, markup=False)
 
 
 def complain(refusal: TidemarkError, *, as_json: bool) -> None:
-    """Print a refusal: one line of JSON on standard output, or what was expected, found and to do next."""
+    """Print a refusal: as one line of JSON on standard output, or as text for people on standard error."""
     if as_json:
         sys.stdout.write(
             json.dumps({"error": {**refusal.as_json(), "message": refusal.sentence()}}, default=str) + "\n"
@@ -70,8 +73,10 @@ def complain(refusal: TidemarkError, *, as_json: bool) -> None:
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None, *, elements: int | None = None
 ) -> Table:
-    """A table of values as SQL users expect them: numbers to the right, instants in UTC, null visible. `elements`: so
-    many of a longer list are shown, and how many more there are; None: all."""
+    """A table of values as SQL users expect them: numbers to the right, instants in UTC, null visible.
+
+    `elements`: the most elements of a list that are shown, with the number of the others; None: all.
+    """
     content = [list(row) for row in rows]
     result = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for index, column in enumerate(columns):
@@ -85,13 +90,13 @@ def table(
 
 @dataclass(frozen=True)
 class RowsView:
-    """Rows as a table; where that is wider than the terminal, each as a record, a line for each column."""
+    """Rows as a table; if it is wider than the terminal, each row as a record with a line for each column."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Called by Rich, which knows the width."""
+        """Render the rows for Rich, which calls this with the width of the terminal."""
         whole = table(self.columns, self.rows)
         if whole.__rich_measure__(console, options.update(width=_ANY_WIDTH)).maximum <= options.max_width:
             yield whole
@@ -107,8 +112,10 @@ class RowsView:
 
 
 def shown(value: Any, elements: int | None = None) -> str:
-    """A value as text, the same on every machine; of a list longer than `elements` the first ones, and how many more
-    there are."""
+    """A value as text, the same on every machine.
+
+    A list longer than `elements` is cut, and the number of further elements is added.
+    """
     if isinstance(value, list) and elements is not None and len(value) > elements:
         return f"{json.dumps(value[:elements], default=json_value)[:-1]}, … {len(value) - elements:,} more]"
     converted = json_value(value) if isinstance(value, (datetime, date, timedelta, Decimal, bytes, Path)) else value
@@ -120,7 +127,7 @@ def _is_number(value: Any) -> bool:
 
 
 def json_value(value: Any) -> Any:
-    """What JSON has no form for, as text: instants in UTC, bytes in hexadecimal digits."""
+    """A value that JSON has no form for, as text: instants in UTC, bytes as hexadecimal digits."""
     if isinstance(value, datetime):
         instant = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
         return instant.isoformat() + ("" if value.tzinfo is None else "Z")

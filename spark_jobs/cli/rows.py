@@ -1,8 +1,8 @@
 """Rows of a query: for people as many as they read, for programs all of them, in bounded memory.
 
-A program can't tell part of a table from all of it. So `--json` has no limit unless one is given, and says in
-`truncated` and by its exit code if that left rows out. All rows are fetched before the first is printed: a query that
-fails on its way prints a refusal, not half a document.
+A program can't distinguish a part of a table from all of it. So `--json` has no limit unless one is given. If the limit
+leaves rows out, `truncated` is true and the exit code is 1. All rows are fetched before the first one is printed: a
+query that fails on its way prints a refusal, not half a document.
 """
 
 from __future__ import annotations
@@ -34,25 +34,28 @@ LimitOption = Annotated[
 """The type of a command's `limit` parameter, None by default."""
 
 SHOWN_ROWS = 100
-"""Rows that fit on a few screens."""
+"""The number of rows that people get by default: they fit on a few screens."""
 
 UNITS = {"Microseconds": "µs", "Seconds": "s", "Bytes": "bytes"}
-"""Units by the words with which comments of columns begin that have one."""
+"""The units of columns, by the first word of the comment of such a column."""
 _COMMENT = b"comment"
 
 IN_MEMORY_BYTES = 64 << 20
-"""Fetched rows beyond this wait on the disk."""
+"""The most bytes of fetched rows in memory; if there are more, they wait on the disk."""
 
 
 def most_rows(limit: int | None, *, as_json: bool, shown: int = SHOWN_ROWS) -> int:
-    """How many rows to fetch, 0 for all: what was asked for, else all for programs and `shown` for people."""
+    """The number of rows to fetch, 0 for all: `limit` if it is given, else all for programs and `shown` for people."""
     return (0 if as_json else shown) if limit is None else limit
 
 
 @dataclass
 class Fetched:
-    """The rows of a query as they were fetched, whether there were more than the limit, and the units of columns whose
-    comment begins with one."""
+    """The fetched rows of a query.
+
+    `truncated`: true if there were more rows than the limit. `units`: the units of columns whose comment begins with
+    one, by column name.
+    """
 
     columns: list[str]
     truncated: bool = False
@@ -70,7 +73,7 @@ class Fetched:
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Each row as an object by column name, which no two columns share: see `distinct`."""
+        """Each row as values by column name; repeated names are made different by `distinct`."""
         names = distinct(self.columns)
         return (dict(zip(names, values, strict=True)) for values in self.values())
 
@@ -99,7 +102,7 @@ def fetch(frame: DataFrame, limit: int) -> Fetched:
 
 
 def as_fetched(rows: pa.Table) -> Fetched:
-    """Rows that are at hand, all of them."""
+    """All rows of a table in memory, as fetched rows."""
     import pyarrow as pa
 
     result = Fetched(rows.column_names)
@@ -109,7 +112,7 @@ def as_fetched(rows: pa.Table) -> Fetched:
 
 
 def _batches(frame: DataFrame) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """The schema and the batches of a result; through Spark Connect as the server sends them, else in one."""
+    """The schema and the batches of a result: through Spark Connect as the server sends them, else one batch."""
     import pyarrow as pa
     from pyspark.sql.connect.dataframe import DataFrame as ServerFrame
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -119,14 +122,14 @@ def _batches(frame: DataFrame) -> tuple[pa.Schema, Iterator[pa.Table]]:
     schema = pa.schema([own.with_metadata({_COMMENT: text}) for own, text in zip(schema, comments, strict=True)])
     if not isinstance(frame, ServerFrame):
         return schema, iter([frame.toArrow()])
-    # what toArrow does, but for gathering all batches
+    # this does the same as toArrow, except that it does not gather all batches
     client = frame.sparkSession.client
     sent = client.to_table_as_iterator(frame._plan.to_proto(client), frame._plan.observations)
     return schema, (batch.cast(schema) for batch in sent if isinstance(batch, pa.Table))
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """The names, of which repeated ones get a number, so that no column of an object is lost: a, a → a, a_2."""
+    """The names, with a number added to repeated ones, so that no column of an object is lost: a, a → a, a_2."""
     result: list[str] = []
     for name in names:
         number, candidate = 1, name
@@ -138,7 +141,7 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 
 def view_of(found: Fetched, columns: Sequence[str] | None = None) -> RowsView:
-    """The rows for people, all columns or some, each with its unit."""
+    """The view of the rows for people: all columns or some, each with its unit."""
     shown = found.columns if columns is None else columns
     rows = found.values() if columns is None else (tuple(row[name] for name in columns) for row in found.rows())
     names = [f"{name} ({found.units[name]})" if name in found.units else name for name in shown]
@@ -149,8 +152,11 @@ def emit_rows(
     as_json: bool, found: Fetched, *, key: str = "rows", about: dict[str, Any] | None = None,
     columns: Sequence[str] | None = None,
 ) -> None:  # fmt: skip
-    """Print fetched rows: a table of `columns` for people; for programs `about`, the columns, the rows under `key`, and
-    `truncated`, with exit code 1 where it is true."""
+    """Print fetched rows: for people a table of `columns`, for programs a JSON document.
+
+    The document has the items of `about`, the columns, the rows under `key`, and `truncated`. If that is true, the
+    command ends with exit code 1.
+    """
     if not as_json:
         show(view_of(found, columns))
         return
@@ -170,6 +176,6 @@ def write_document(found: Fetched, key: str = "rows", about: dict[str, Any] | No
 
 
 def end_truncated(truncated: bool) -> None:
-    """End a command with --json by exit code 1 where rows were left out."""
+    """End a command with --json with exit code 1 if rows were left out."""
     if truncated:
         raise typer.Exit(1)

@@ -1,3 +1,3 @@
-"""The portal: what runs left, where a person reviews it. Pages of plain HTML, served behind Airflow's login and written
-as static files, made of the lake's files without a Spark job.
+"""The portal: pages on which a person reviews the results of runs. They are plain HTML, served behind Airflow's login
+and written as static files, and made from the lake's files without a Spark job.
 """

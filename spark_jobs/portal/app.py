@@ -1,6 +1,6 @@
 """The portal behind Airflow's login: an application that Airflow's API server mounts at `/tidemark`.
 
-What it is made of is imported with the first request: Airflow's other processes load the plugin too.
+Its parts are imported with the first request, because Airflow's other processes load the plugin too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _HEADERS = _PRIVATE | {"Content-Security-Policy": "frame-ancestors 'self'"}
 
 _APART = {"Content-Security-Policy": "sandbox allow-scripts; frame-ancestors 'self'"}
-"""Of a page with a program: it runs as if it came from nowhere, without Airflow's cookies."""
+"""The headers of a page that is a program: it runs in an origin of its own, without Airflow's cookies."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -23,7 +23,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class LazyPortal:
-    """An ASGI application that is made with its first request."""
+    """An ASGI application that is created by its first request."""
 
     def __init__(self) -> None:
         self._app: Any = None
@@ -53,9 +53,11 @@ def external_views() -> list[dict[str, str | bool]]:
 
 
 def portal_app(settings: Settings) -> Any:
-    """The application of an installation. Each request carries what Airflow knows of who asks: a source is shown to
-    those who may read its DAG, a mart to those who may read the DAGs of all that it is made of, the Data Docs to those
-    who may read all."""
+    """The application of an installation. Airflow identifies the user of each request.
+
+    A source is shown to users who may read its DAG. A mart is shown to users who may read the DAGs of all sources that
+    it is made of. The Data Docs are shown to users who may read all DAGs.
+    """
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
     from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
@@ -95,7 +97,7 @@ def portal_app(settings: Settings) -> Any:
         try:
             who = await get_user(request, None, await bearer_scheme(request))
         except HTTPException:
-            # Airflow's login leads back to where somebody came from
+            # Airflow's login leads back to the page that was asked for
             return RedirectResponse(get_auth_manager().get_url_login(next_url=request.url.path))
         asked = {key: request.query_params.getlist(key) for key in request.query_params}
         return await run_in_threadpool(page, name, asked, who)

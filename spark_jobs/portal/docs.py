@@ -1,4 +1,4 @@
-"""Where the Data Docs of an installation stand among the pages."""
+"""The paths of an installation's Data Docs among the pages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from spark_jobs.storage.shown_marts import dbt_docs_file
 DOCS = "docs"
 """The folder of Great Expectations' Data Docs below the pages."""
 DBT_DOCS = f"{DOCS}/dbt.html"
-"""dbt's documentation of the models, among the pages. It is one program: what serves it keeps it apart."""
+"""The path of dbt's documentation of the models. The page is a program, so a server keeps it apart from the others."""
 
 
 def docs_file(settings: Settings, path: str) -> Path | None:
-    """The file of the Data Docs, or of dbt's, that a page's link means; None if there is none, or it lies elsewhere."""
+    """The file of the Data Docs, or of dbt's, at a page's `path`; None if it does not exist or is in another folder."""
     if path == DBT_DOCS:
         return file if (file := dbt_docs_file(settings.home)).is_file() else None
     root = data_docs_index(settings).parent.resolve()
@@ -25,7 +25,7 @@ def docs_file(settings: Settings, path: str) -> Path | None:
 
 
 def docs_of_run(settings: Settings, run_id: str) -> list[tuple[str, str]]:
-    """What a run's gates left in the Data Docs: the name of each suite, and the path of its newest page."""
+    """The suites of a run in the Data Docs, sorted: the name of each suite, and the path of its newest page."""
     root = data_docs_index(settings).parent
     newest: dict[str, str] = {}
     for page in sorted(root.glob(f"validations/*/{run_name(run_id)}/*/*.html")):

@@ -1,4 +1,4 @@
-"""What a source's ledger, quarantine and late rows say, drop by drop."""
+"""The facts in a source's ledger, quarantine and late rows, drop by drop."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ OPEN, DISMISSED = "open", "dismissed"
 
 @dataclass
 class Drop:
-    """One drop: what counts of it, net of what was taken back, the run that landed it last, and of each file the last
-    landing."""
+    """One drop: its numbers of rows and records, net of those that were taken back.
+
+    `run_id` and `landing` are those of its last landing. `paths` has the last landing of each file.
+    """
 
     seq_no: int
     label: str
@@ -46,12 +48,12 @@ class Drop:
 
     @property
     def files(self) -> int:
-        """How many files landed; of a drop without any there is a row all the same."""
+        """The number of files that landed, without the entry (of path None) that a drop without files has."""
         return sum(path is not None for path in self.paths)
 
     @property
     def first_standing(self) -> int:
-        """The landing of the file that has stood longest as it is."""
+        """The landing of the file that has been unchanged for longest; -1 if nothing has landed."""
         of_files = [landing for path, landing in self.paths.items() if path is not None]
         return min(of_files or self.paths.values(), default=-1)
 
@@ -63,7 +65,7 @@ def ledger(lake: HeldLake, source: Source) -> list[Row]:
 
 
 def drops(rows: Iterable[Row], source: Source) -> dict[int, Drop]:
-    """The drops that have landed, by their numbers; `late` and `open` are left to the caller."""
+    """The drops that have landed, by number; the caller sets `late` and `open`."""
     by_number: dict[int, Drop] = {}
     for row in rows:
         drop = by_number.setdefault(row["seq_no"], Drop(row["seq_no"], source.drops.label(row["seq_no"])))
@@ -77,8 +79,10 @@ def drops(rows: Iterable[Row], source: Source) -> dict[int, Drop]:
 
 
 def quarantine(lake: HeldLake, source: Source) -> list[Row]:
-    """The records that are in quarantine now, as `bronze.quarantine` shows them: `replay_state` is open, dismissed
-    or erased. In the order of drops, files and lines."""
+    """The records that are in quarantine now, in the order of drops, files and lines.
+
+    They have the columns of the view `bronze.quarantine`: `replay_state` is open, dismissed or erased.
+    """
     of_ledger = ledger(lake, source)
     landings = {row["landing"] for row in of_ledger}
     checksums = {row["path"]: row["checksum"] for row in of_ledger}
@@ -106,8 +110,11 @@ def quarantine(lake: HeldLake, source: Source) -> list[Row]:
 
 @dataclass(frozen=True)
 class LateRows:
-    """Rows of `silver.late`. By drop and by how late a row counts once, by the greatest lateness that a definition
-    found; by definition and action once for each definition that lists it, with the newest time."""
+    """Numbers of rows in `silver.late`.
+
+    In `by_drop` and `by_lateness` a row counts once, with the greatest lateness that a definition found. In `by_action`
+    it counts once for each definition that lists it; `newest` is the newest time from which such a row is known.
+    """
 
     by_drop: Mapping[int, int]
     by_action: list[Row]
@@ -115,12 +122,12 @@ class LateRows:
 
     @property
     def total(self) -> int:
-        """All late rows."""
+        """The number of all late rows, each counted once."""
         return sum(self.by_drop.values())
 
 
 def late(lake: HeldLake, source: Source) -> LateRows:
-    """What `silver.late` says of the source."""
+    """The numbers of the source's late rows that are published, from `silver.late`."""
     current = publication.load(lake, source)
     shown = (pc.field("source") == source.name) & visible_rows(current)
     shown = shown & (pc.field("known_from") < pa.scalar(instant(current.published_us)))

@@ -1,4 +1,4 @@
-"""The words of the pages, as all of Tidemark uses them."""
+"""The terms on the pages, with the meaning that they have in all of Tidemark."""
 
 WORDS = {
     "source": "One YAML file: where files land, what their columns are, which windows and states are made of them.",

@@ -1,4 +1,4 @@
-"""The lake as the portal reads it: small tables stay in memory, file by file, and what changed alone is read again."""
+"""The lake as the portal reads it: small tables stay in memory, file by file, and only new files are read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KINDS = {
 
 
 class HeldLake(StoredLake):
-    """The lake at a place. Safe to use from several threads; what it holds is as of the table's newest version."""
+    """The lake at a place, safe to use from several threads. Every read is of a table's newest version."""
 
     def __init__(self, place: Path | str) -> None:
         super().__init__(place)
@@ -41,12 +41,12 @@ class HeldLake(StoredLake):
         self._kept: dict[Any, tuple[Any, Any]] = {}
 
     def records(self, table: Table, where: pc.Expression | None = None) -> Rows:
-        """As `Lake.records`, from memory; none of a table that is not there."""
+        """The rows of a table as `Lake.records` returns them, from memory; none if the table does not exist."""
         rows: Rows = self.rows(table, table.column_names, where).to_pylist()
         return rows
 
     def rows(self, table: Table, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
-        """The rows of a table as it is now; a column that an older version did not write is null."""
+        """The rows of a table's newest version; a column that the stored table lacks is null."""
         with self._lock:
             log = self._log(table)
             kinds = {c.name: _KINDS.get(c.kind, pa.null()) for c in table.columns}
@@ -68,12 +68,15 @@ class HeldLake(StoredLake):
         where: pc.Expression | None = None,
         partitions: Mapping[str, Sequence[str]] | None = None,
     ) -> StoredRows:
-        """As `Lake.stored`. The list of a table's files and their footers, which is most of what a question costs that
-        is about few rows, stay in memory until the table is another."""
+        """The rows of a table as `Lake.stored` returns them.
+
+        The list of a table's files and their footers stay in memory until the table has a new version. Reading them is
+        most of the cost of a query for few rows.
+        """
         if partitions and not all(partitions.values()):
             return super().stored(table, columns, where, partitions)
         chosen = tuple((column, tuple(values)) for column, values in (partitions or {}).items())
-        # one list per table and columns of partitions: which batches are asked for changes with every run
+        # one list per table and partition columns: the values of partitions that are asked for change with every run
         key = ("files", table.qualified, tuple(column for column, _ in chosen))
         system = file_system(self.uri(table), self._storage_options)
         with self._lock:
@@ -84,7 +87,7 @@ class HeldLake(StoredLake):
         return rows_of(dataset, columns, where)
 
     def version(self, table: Table) -> int:
-        """The newest version of a table; -1 where there is none."""
+        """The newest version of a table; -1 if the table does not exist."""
         with self._lock:
             log = self._log(table)
             return -1 if log is None else int(log.version())
@@ -94,7 +97,7 @@ class HeldLake(StoredLake):
         return open_table(self.uri(table), self._storage_options, version).to_pyarrow_table()
 
     def kept(self, key: Any, of: Any, make: Callable[[], Value]) -> Value:
-        """What `make` gave for this `key` when `of` was last the same; it is made anew once `of` is another."""
+        """The value of `make` for `key`: from memory if `of` equals that of the call before, else made anew."""
         with self._lock:
             if key not in self._kept or self._kept[key][0] != of:
                 self._kept[key] = (of, make())
@@ -102,21 +105,21 @@ class HeldLake(StoredLake):
             return value
 
     def forget(self) -> None:
-        """Read everything anew from now on."""
+        """Clear the memory, so that everything is read anew."""
         with self._lock:
             self._logs.clear()
             self._files.clear()
             self._kept.clear()
 
     def _log(self, table: Table) -> Any:
-        """The table's log as of now; None where there is no table."""
+        """The table's log at its newest version; None if the table does not exist."""
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:
             if table.qualified in self._logs:
                 self._logs[table.qualified].update_incremental()
         except (DeltaError, TableNotFoundError):
-            # opening it says what is wrong
+            # opening the table again raises the error, if there still is one
             del self._logs[table.qualified]
         try:
             if table.qualified not in self._logs:
@@ -139,8 +142,11 @@ class HeldLake(StoredLake):
         return pa.concat_tables([schema.empty_table(), *files.values()]).combine_chunks()
 
     def _file(self, root: str, path: str, schema: pa.Schema, partitions: list[str]) -> pa.Table:
-        """The rows of one data file. Its path tells the values of partitions, as Spark and deltalake write it: the log
-        does, too, but what tells them there tells all of its statistics."""
+        """The rows of one data file.
+
+        The values of partitions are read from its path, as Spark and deltalake write it. The log has them, too, but
+        only together with all of its statistics.
+        """
         from pyarrow import parquet
 
         values = dict(part.split("=", 1) for part in path.split("/")[:-1])

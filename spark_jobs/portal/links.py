@@ -1,4 +1,4 @@
-"""Links between pages: relative, so that they hold as files and behind a server alike."""
+"""Links between pages: relative, so that they work both in files and behind a server."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _HTML = ".html"
 
 
 class Links:
-    """The links of one page. A link is None where there is no page: the text stands without one then.
+    """The links of one page. A link is None if there is no page to link to: then its text is shown without a link.
 
     Args:
-        page: its name, such as `runs/flights/cli-1.html`.
-        is_alone: it is one file by itself, and links to nothing.
-        most_rows: how many rows may be linked to; None: any. `rows` lists them.
+        page: the page's name, such as `runs/flights/cli-1.html`.
+        is_alone: true if the page is one file by itself, without links.
+        most_rows: how many rows the page may link to; None: any number. `rows` lists the names of their pages.
     """
 
     def __init__(self, page: str, *, is_alone: bool = False, most_rows: int | None = None) -> None:
@@ -27,23 +27,23 @@ class Links:
         self.rows: list[str] = []
 
     def to(self, *parts: str) -> str | None:
-        """A page by the parts of its name, which may be any texts."""
+        """The link to a page by the parts of its name, which may be any texts."""
         name = "/".join(map(encoded, parts)) + _HTML
         too_long = any(len(part) > MOST_CHARACTERS for part in name.split("/"))
         return None if self._is_alone or too_long else f"{self._up}{name}"
 
     def file(self, path: str) -> str | None:
-        """A file beside the pages, by its path as it is."""
+        """The link to a file beside the pages, by its path as it is."""
         return None if self._is_alone else f"{self._up}{path}"
 
     @staticmethod
     def key(row: Mapping[str, Any], columns: Sequence[str]) -> list[str] | None:
-        """The values of a row's key as `why` takes them; None where one is null."""
+        """The values of a row's key as `why` takes them; None if one is null."""
         values = [row[column] for column in columns]
         return None if None in values else [key_text(value) for value in values]
 
     def why(self, source: str, table: str, key: Sequence[str] | None) -> str | None:
-        """The page that says why a published row is what it is."""
+        """The link to the page with the reasons for a published row."""
         if key is None or self._is_alone:
             return None
         last = encoded_key(key) + _HTML

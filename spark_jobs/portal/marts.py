@@ -1,4 +1,4 @@
-"""The marts as dbt left them: what its manifest says of each, what came of their tests, and the published rows that a
+"""The marts as dbt left them: their models in its manifest, the results of their tests, and the published rows that a
 mart's rows are made of."""
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class ModelTest:
-    """One of dbt's tests: its kind, its query, the sources that it reads as `Origins` tells them, and its newest row of
-    `quality.results`; None of one that has never run."""
+    """One of dbt's tests: its kind and its query.
+
+    `sources`: the sources that it reads, as `Origins.of` returns them. `result`: its newest row of `quality.results`;
+    None if it has never run.
+    """
 
     name: str
     kind: str
@@ -37,23 +40,23 @@ class ModelTest:
 
     @property
     def verdict(self) -> str:
-        """What came of it, in a word or two."""
+        """The verdict of its newest run, or `never run`."""
         return "never run" if self.result is None else str(self.result["verdict"])
 
     def without_rows(self) -> ModelTest:
-        """As it is shown to those who may not see all that it reads: what came of it, and nothing of what it found."""
+        """The test for users who may not see all that it reads: its verdict, without its query and findings."""
         hidden: Row = {"observed": None, "because": None, "on_failure": None, "sample": []}
         return replace(self, sql=None, result=None if self.result is None else self.result | hidden)
 
 
 @dataclass(frozen=True)
 class Mart:
-    """A model of dbt: its columns with what each is, `grain`, the columns that tell its rows apart, what it selects
-    from, and each test that reads it.
+    """A model of dbt. `columns`: the description of each column. `grain`: the columns that tell its rows apart.
 
-    `source`: the source whose publication it follows; None of a model that follows none. `sources`: those that it is
-    made of, also through other models; None where that can't be told. `follows`: the published name whose key is its
-    grain, so that `why` of its rows can be asked.
+    `reads`: the tables and models that it selects from. `tests`: each test that reads it. `source`: the source whose
+    publication it follows; None if it follows none. `sources`: the sources that it is made of, also through other
+    models; None if they can't be determined. `follows`: the published table whose key is its grain, so that `why` can
+    explain its rows.
     """
 
     name: str
@@ -67,7 +70,7 @@ class Mart:
     tests: list[ModelTest] = field(default_factory=list)
 
     def key_of(self, row: Mapping[str, Any]) -> list[str] | None:
-        """The key, as `why` takes it, of the published row behind a row of the mart."""
+        """The key of the published row behind a row of the mart, as `why` takes it; None if there is none."""
         if self.follows is None:
             return None
         values = [row.get(column) for column in self.grain]
@@ -75,7 +78,7 @@ class Mart:
 
 
 def marts(settings: Settings, sources: Mapping[str, Source], results: Mapping[str, Row]) -> dict[str, Mart]:
-    """The models that dbt knows, by name; none before the first build. `results`: the newest of each test, by name."""
+    """The models in dbt's manifest, by name; none before the first build. `results`: each test's newest, by name."""
     manifest = _json(settings.home / "dbt" / "target" / "manifest.json")
     nodes, origins = manifest.get("nodes", {}), Origins(manifest, sources.values())
     tests = {id_: node for id_, node in nodes.items() if node["resource_type"] == "test"}
@@ -86,7 +89,7 @@ def marts(settings: Settings, sources: Mapping[str, Source], results: Mapping[st
         grain = _grain(test for test in tests.values() if test.get("attached_node") == id_)
         source = model["config"].get("follows")
         if source is not None and source not in sources:
-            # a sample's, where there is no such source
+            # a model of a sample whose source this installation does not have
             continue
         made_of = origins.of(id_)
         if made_of is not None and source is not None:
@@ -104,7 +107,7 @@ def marts(settings: Settings, sources: Mapping[str, Source], results: Mapping[st
             [
                 _test(test, origins.of(test_id), results.get(test["name"]))
                 for test_id, test in tests.items()
-                # a query of one's own is attached to no model: it counts for each that it reads
+                # a test that is a query is attached to no model: it belongs to each model that it reads
                 if id_ in (test.get("attached_node"), *test["depends_on"]["nodes"])
             ],
         )
@@ -112,7 +115,7 @@ def marts(settings: Settings, sources: Mapping[str, Source], results: Mapping[st
 
 
 def _grain(tests: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The columns that the test of that name takes."""
+    """The columns of a model's test `grain`; empty if it has no such test."""
     for test in tests:
         metadata = test.get("test_metadata") or {}
         if metadata.get("name") == "grain":
@@ -121,7 +124,7 @@ def _grain(tests: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _followed(source: Source | None, reads: list[str], grain: tuple[str, ...]) -> PublishedTable | None:
-    """The first published name that the model reads whose key has as many columns as its grain, in the same order."""
+    """The first published table that the model reads with as many key columns as its grain, in the same order."""
     if source is None:
         return None
     for name in reads:
@@ -140,7 +143,7 @@ def _test(test: Mapping[str, Any], sources: frozenset[str] | None, result: Row |
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """A document of dbt; nothing where it is not there, or is being written."""
+    """A JSON document of dbt; empty if it does not exist, or is being written."""
     try:
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -150,8 +153,11 @@ def _json(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class MartRows:
-    """What a mart holds: how many rows (None of a view, which is not read), the first of them in the order of its
-    grain, and the publication that it shows."""
+    """The rows of a mart, and the publication that it shows.
+
+    `rows`: their number; None for a view, which is not read. `sample`: the first of them in the order of the mart's
+    grain, newest times first.
+    """
 
     rows: int | None
     sample: list[Row]
@@ -159,8 +165,10 @@ class MartRows:
 
 
 def mart_rows(lake: HeldLake, mart: Mart, note: ShownMarts | None, most: int) -> MartRows | None:
-    """What people see of the mart, by the note that shows it; None where they see none. A model of one's own writes
-    nothing about its publication: then it is that of the note."""
+    """The rows of the mart that people see, by the note that shows it; None if they see none.
+
+    `most`: the length of the sample. A team's own model does not record its publication: then it is that of the note.
+    """
     table = staged(mart.name)
     version = None if note is None else note.versions.get(mart.name)
     if note is None or version is None:

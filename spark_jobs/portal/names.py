@@ -1,4 +1,4 @@
-"""The names of pages: paths that are the same as files and behind a server, made of any text."""
+"""The names of pages: paths, made of any text, that are the same for files and behind a server."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Sequence
 _PLAIN = re.compile(r"[A-Za-z0-9_-]")
 _BETWEEN = "~~"
 MOST_CHARACTERS = 240
-"""Of one part of a path, as file systems take it."""
+"""The most characters of one part of a path that all file systems take."""
 
 
 def encoded(text: str) -> str:
-    """The text as a part of a path: other characters than letters, digits, `_`, `-` and `.` as `~` and two hex digits
-    a byte."""
+    """The text as a part of a path.
+
+    Letters, digits, `_`, `-`, and `.` except in front stay as they are. Each byte of any other character becomes `~`
+    and two hex digits.
+    """
     return "".join(c if _stays(c, first=i == 0) else _escaped(c) for i, c in enumerate(text))
 
 
@@ -27,7 +30,7 @@ def _escaped(character: str) -> str:
 
 
 def decoded(name: str) -> str:
-    """The text that `encoded` made the name of; what it never makes stays as it is."""
+    """The text from which `encoded` made `name`; a `~` that `encoded` would not write stays as it is."""
     raw = re.sub(rb"~([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), name.encode("utf-8", "surrogateescape"))
     return raw.decode("utf-8", "surrogateescape")
 
@@ -38,5 +41,5 @@ def encoded_key(values: Sequence[str]) -> str:
 
 
 def decoded_key(name: str) -> list[str]:
-    """The values that `encoded_key` made the name of."""
+    """The values from which `encoded_key` made `name`."""
     return [decoded(part) for part in name.split(_BETWEEN)]

@@ -1,4 +1,4 @@
-"""Which sources a model or a test of dbt is made of: who may see it depends on that."""
+"""The sources that a model or a test of dbt is made of. They decide who may see it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WRITTEN_NAME = re.compile(
 
 
 class Origins:
-    """What a manifest of dbt says that its nodes are made of."""
+    """The sources of each node (model or test) in a manifest of dbt."""
 
     def __init__(self, manifest: Mapping[str, Any], sources: Iterable[Source]) -> None:
         self._nodes: Mapping[str, Any] = manifest.get("nodes", {})
@@ -27,8 +27,11 @@ class Origins:
         self._publishers = {name: source.name for source in sources for name in _published(source)}
 
     def of(self, id_: str) -> frozenset[str] | None:
-        """The names of the sources that a node is made of, through whatever models; None where they can't be told: it
-        reads what several sources write, or something of which dbt does not know what it reads."""
+        """The names of the sources that a node is made of, directly or through models.
+
+        None if they can't be determined: the node reads a table that several sources write, or reads something that has
+        no known origin.
+        """
         found: set[str] = set()
         seen, left = {id_}, [id_]
         while left:
@@ -45,7 +48,7 @@ class Origins:
         return frozenset(found) or None
 
     def _read_by(self, id_: str) -> tuple[set[str], set[str]]:
-        """The nodes that a node reads, and the tables that it names itself; a source of dbt is a table."""
+        """The nodes that a node reads, and the tables that its query names; a source of dbt is a table itself."""
         node = self._nodes.get(id_)
         if node is None:
             return set(), {self._tables.get(id_) or ".".join(id_.lower().split(".")[-2:])}
@@ -64,6 +67,6 @@ def _is_model(node: Mapping[str, Any]) -> bool:
 
 
 def _published(source: Source) -> list[str]:
-    """The names under which a source alone publishes."""
+    """The names of the tables into which this source alone publishes."""
     windows = [f"silver.{window}{part}" for window in source.windows for part in ("", "_history")]
     return [name.lower() for name in (*windows, *([f"gold.{source.name}"] if source.state is not None else []))]

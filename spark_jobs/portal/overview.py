@@ -1,4 +1,4 @@
-"""What is to be said of a source as a whole, and what of it needs a person."""
+"""The facts of a source as a whole, and the concerns that need a person."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ Row = dict[str, Any]
 _READ = (FILES, FRONTIERS, PUBLISHED, QUARANTINE, DISMISSALS, LATE, ERASURES, SOURCE_CHANGES)
 _CHECKED = tuple(Table("quality", name, "", ()) for name in ("results", "runs", "verdicts", "overrides"))
 BEHIND = 2
-"""Drops of a source that runs by itself that may be missing before it counts as behind: the one that is filling up, and
-the one whose run is on its way."""
+"""The drops that a scheduled source may lack before it counts as behind: the drop that is filling up, and the drop
+whose run is on its way."""
 
 
 @dataclass(frozen=True)
 class Concern:
-    """Something that needs a person: how much (0 most), in words, and where it is seen: the parts of a page's name."""
+    """A fact that needs a person: its weight (0 is the most urgent), its words, and the parts of its page's name."""
 
     weight: int
     words: str
@@ -56,8 +56,11 @@ class Concern:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """A source as it stands. `runs` are newest first; `records` those in quarantine; `standing`: how each drop stands;
-    `change`: the rename, drop or reset that was interrupted."""
+    """The facts of a source as it is now.
+
+    `runs` are newest first; `records` are those in quarantine; `standing` has the standing of each drop. `change`: the
+    rename, drop or reset that was interrupted, if there is one.
+    """
 
     source: Source
     publication: Publication
@@ -73,12 +76,12 @@ class SourceFacts:
 
     @property
     def name(self) -> str:
-        """The source's."""
+        """The source's name."""
         return self.source.name
 
     @property
     def is_published(self) -> bool:
-        """Whether anything is."""
+        """True if anything of the source is published."""
         return self.publication.published_us > 0
 
     @property
@@ -88,28 +91,28 @@ class SourceFacts:
 
     @property
     def reached(self) -> datetime | None:
-        """The end of the newest drop that is published."""
+        """The end of the newest drop that is published; None if nothing is."""
         return instant(self.publication.reached_us) if self.is_published else None
 
     @property
     def open_records(self) -> int:
-        """Records in quarantine that nobody has dismissed."""
+        """The number of records in quarantine that are open: neither dismissed nor erased."""
         return sum(record["replay_state"] == OPEN for record in self.records)
 
     def overrides(self, published: datetime | None = None) -> list[Override]:
-        """What people let pass of the drops that are published; or were, with this publication."""
+        """The overrides of the drops that are published now, or that were with the publication of time `published`."""
         return self.standing.overrides_in(self.drops, published)
 
     @property
     def gaps(self) -> list[int]:
-        """Drops that were never run, before one that was."""
+        """The numbers of the drops that were never run, although a later one was."""
         landed = self.frontiers.landed
         ends = [0, *(hi for _, hi in landed)]
         return [seq_no for hi, (lo, _) in zip(ends, landed, strict=False) for seq_no in range(hi, lo)]
 
     @property
     def frontier_times(self) -> dict[str, datetime | None]:
-        """By name; since and a horizon that retention never moved are None."""
+        """The times of the frontiers, by name; `since` and `horizon` are None if retention never moved them."""
         moved, current = self.frontiers, self.publication
         horizon = moved.horizon_us
         return {
@@ -123,13 +126,13 @@ class SourceFacts:
 
     @property
     def audit_page(self) -> tuple[str, ...] | None:
-        """Where the last audit is seen; None where its results are no longer kept."""
+        """The parts of the name of the last audit's page; None if its results are no longer kept."""
         kept = self.audit is not None and any(run.run_id == self.audit.run_id for run in self.runs)
         return ("runs", self.name, self.audit.run_id) if kept and self.audit is not None else None
 
     @cached_property
     def concerns(self) -> list[Concern]:
-        """What needs a person, the most urgent first."""
+        """The concerns that need a person, the most urgent first."""
         facts = []
         last = self.last_run
         if last is not None and last.has_failed:
@@ -170,7 +173,7 @@ class SourceFacts:
         return sorted(facts, key=lambda concern: concern.weight)
 
     def behind(self, now: datetime) -> int:
-        """Drops that a source which runs by itself should have published by now."""
+        """The number of drops that a scheduled source should have published by `now`; 0 if they are at most BEHIND."""
         if self.source.dag.schedule != "every" or self.reached is None:
             return 0
         passed = self.source.drops.number_at(micros(now)) - self.source.drops.number_at(micros(self.reached))
@@ -178,12 +181,12 @@ class SourceFacts:
 
     @property
     def urgency(self) -> tuple[int, str]:
-        """What sources are sorted by."""
+        """The key by which sources are sorted, the most urgent first."""
         return (self.concerns[0].weight if self.concerns else 9, self.name)
 
 
 def source_facts(lake: HeldLake, source: Source, audit: AuditNote | None = None) -> SourceFacts:
-    """Read what is to be said of a source; what is in memory stays while its tables and its last audit do."""
+    """The facts of a source, from memory unless its tables or its last audit have changed since."""
     versions = tuple(lake.version(table) for table in (*_READ, *_CHECKED))
     return lake.kept(
         ("facts", source.name), (versions, source, audit), lambda: replace(_facts(lake, source), audit=audit)
@@ -210,7 +213,7 @@ def _facts(lake: HeldLake, source: Source) -> SourceFacts:
 
 
 def published_names(source: Source) -> list[str]:
-    """The published tables of a source."""
+    """The names of a source's published tables, without their databases."""
     return [*source.windows, *([source.name] if source.state is not None else [])]
 
 
@@ -221,7 +224,7 @@ def histories(source: Source) -> list[Table]:
 
 @dataclass(frozen=True)
 class SourcePage:
-    """What a source's page shows beside its facts."""
+    """The content of a source's page beside the source's facts."""
 
     months: list[Month]
     plots: list[Plot]
@@ -232,7 +235,7 @@ class SourcePage:
 
 
 def source_page(lake: HeldLake, facts: SourceFacts) -> SourcePage:
-    """Calendar, plots, windows and chains of a source."""
+    """The calendar, plots, windows and chains of a source."""
     source = facts.source
     rows = {seq_no: drop.rows for seq_no, drop in facts.drops.items()}
     rejects = {seq_no: drop.rejects for seq_no, drop in facts.drops.items() if drop.rejects}
@@ -263,11 +266,11 @@ _MEASURED = {
     "Greatest delay per drop, from event to the start of the drop": "minutes",
     "Missing values per drop, of all columns": "values",
 }
-"""Plots of `quality.metrics`, and their units."""
+"""The titles of the plots of `quality.metrics`, and their units."""
 
 
 def _measured(lake: HeldLake, source: Source) -> dict[str, dict[int, int]]:
-    """What these plots show, by drop; nothing of drops that have none."""
+    """The values of the plots in `_MEASURED`, by title and drop number; only values above 0."""
 
     def of_drops() -> dict[str, dict[int, int]]:
         known = totals(lake.records(METRICS, pc.field("source") == source.name))
@@ -284,7 +287,7 @@ def _measured(lake: HeldLake, source: Source) -> dict[str, dict[int, int]]:
 
 
 def _cells(facts: SourceFacts) -> list[tuple[int, str, str, str | None]]:
-    """Each drop in the calendar, with the last run over it."""
+    """The calendar's `(seq_no, verdict, sentence, run_id)` of each drop, with the last run over it."""
     cells: list[tuple[int, str, str, str | None]] = []
     for seq_no, stands in facts.standing.drops.items():
         drop, last = facts.drops.get(seq_no), stands.last_run
@@ -302,7 +305,7 @@ def _never_landed(stands: DropStanding) -> tuple[str | None, str]:
 
 
 def _stands(drop: Drop, stands: DropStanding) -> tuple[str, str]:
-    """The verdict on a drop, and the same in words: what is published of it comes first."""
+    """The worst verdict on a drop, and all verdicts in words: first whether it is published."""
     came = f"{counted(drop.rows, 'row')} in {counted(drop.files, 'file')}, {drop.late:,} late"
     verdicts, said = (["ok"], [came]) if drop.files else (["empty"], ["nothing came"])
     if stands.warned:
@@ -322,7 +325,7 @@ def _stands(drop: Drop, stands: DropStanding) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Group:
-    """Records of quarantine with the same rule and state: how many by file, and the first of them."""
+    """The records in quarantine that have the same rule and state."""
 
     rule: str
     state: str
@@ -330,12 +333,12 @@ class Group:
 
     @property
     def files(self) -> list[tuple[str, int]]:
-        """Files by how many records each has, the most first."""
+        """The files with their numbers of records, the largest number first."""
         return Counter(record["file"] or "" for record in self.records).most_common()
 
 
 def quarantine_groups(facts: SourceFacts) -> list[Group]:
-    """The records of a source by rule, open ones first, the largest group first."""
+    """The records of a source, grouped by rule and state: open groups first, then the largest first."""
     by_rule: dict[tuple[str, str], list[Row]] = {}
     for record in facts.records:
         by_rule.setdefault((record["replay_state"], record["rule"]), []).append(record)

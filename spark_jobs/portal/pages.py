@@ -1,4 +1,4 @@
-"""The portal's pages by their names, and the facts that each shows. Who serves or writes them asks `Portal.page`."""
+"""The portal's pages by name, and the facts that each shows. Code that serves or writes pages calls `Portal.page`."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from spark_jobs.storage.shown_marts import shown_marts
 TEMPLATES = Path(__file__).parent / "templates"
 STYLES = "portal.css"
 CHANGED_ROWS = 3
-"""Keys of each published table whose change a run's page shows."""
+"""The most keys of each published table whose change a run's page shows."""
 MART_ROWS = 20
 LISTED = 100
-"""Records, drops or runs that a page lists before it counts the rest."""
+"""The most records, drops or runs that a page lists; it counts the rest."""
 _HTML = ".html"
 
 
@@ -62,7 +62,7 @@ def _missing(page: str) -> PageMissing:
 
 @dataclass(frozen=True)
 class Scope:
-    """Which sources whoever asks may see; `sees(None)`: whether all, also those that come."""
+    """The sources that the user may see. `sees(None)` is true if the user may see all sources, also future ones."""
 
     sees: Callable[[str | None], bool] = lambda _: True
 
@@ -71,8 +71,8 @@ class Portal:
     """The pages of an installation. Safe to use from several threads.
 
     Args:
-        settings: of the installation.
-        is_live: whether pages can be asked for that nothing links to yet: forms are shown then.
+        settings: those of the installation.
+        is_live: true if pages are made on request, also pages that nothing links to yet: then forms are shown.
     """
 
     def __init__(self, settings: Settings, *, is_live: bool) -> None:
@@ -94,7 +94,7 @@ class Portal:
         }
 
     def sources(self) -> dict[str, Source]:
-        """The sources whose files are right."""
+        """The sources whose files have no problem, by name."""
         return self._folder().sources
 
     def page(
@@ -104,11 +104,11 @@ class Portal:
         scope: Scope | None = None,
         links: Links | None = None,
     ) -> str:
-        """The HTML of a page. `asked` are the values of a form by name.
+        """The HTML of a page. `asked` has the values of a form, by name of the field.
 
         Raises:
-            PageMissing: there is none of this name, or it is not the asker's to see.
-            TidemarkError: what the page asks of the lake is refused, such as a key that fits no table.
+            PageMissing: there is no page of this name, or the user may not see it.
+            TidemarkError: a read for the page is refused, such as one with a key that fits no table.
         """
         scope = scope or Scope()
         links = links or Links(name)
@@ -123,7 +123,7 @@ class Portal:
         return template.render(common | content)
 
     def _content(self, name: str, asked: Mapping[str, Sequence[str]], scope: Scope) -> tuple[str, dict[str, Any]]:
-        """The template of a page, and what it shows."""
+        """The name of a page's template, and the values that the page shows."""
         kind, _, rest = name.removesuffix(_HTML).partition("/")
         makers: dict[str, Callable[..., dict[str, Any]]] = {
             "sources": self._source,
@@ -153,7 +153,7 @@ class Portal:
         return kind, content
 
     def report(self, source: Source) -> str:
-        """The page of a source as one file that links to nothing."""
+        """The page of a source as one file, without links and with its styles."""
         content = self._source(source, "", {})
         links = Links("", is_alone=True)
         styles = (TEMPLATES / STYLES).read_text(encoding="utf-8")
@@ -161,7 +161,7 @@ class Portal:
         return self._templates.get_template("source.html.j2").render(common | content)
 
     def _older(self, source: Source, error: Exception) -> Exception:
-        """What a failure to read a column means, if the tables of an older version lack it; else the failure."""
+        """The refusal of an older lake, if its tables lack the column that `error` is about; else `error`."""
         present = [table for table in source_tables(source) if self.lake.version(table) >= 0]
         columns = {table: self.lake.columns(table) for table in present}
         missing = {t: [c.name for c in t.columns if c.name not in has] for t, has in columns.items()}
@@ -169,7 +169,7 @@ class Portal:
         return older if older.explains(str(error)) else error
 
     def refusal(self, name: str, error: TidemarkError) -> str:
-        """A page that says why there is no answer."""
+        """The HTML of a page that shows a refusal or failure."""
         common = {"links": Links(name), "now": datetime.now(UTC), "is_live": self._is_live, "inline_styles": None}
         return self._templates.get_template("refused.html.j2").render(common | {"error": str(error)})
 
@@ -179,14 +179,14 @@ class Portal:
         return self.lake.kept("sources", stamps, lambda: read_sources(folder))
 
     def marts(self) -> dict[str, Mart]:
-        """The marts that dbt has built."""
+        """The marts that dbt has built, by name."""
         manifest = self.settings.home / "dbt" / "target" / "manifest.json"
         sources = self.sources()
         of = (manifest.stat().st_mtime_ns if manifest.exists() else 0, tests_version(self.lake), sources)
         return self.lake.kept("marts", of, lambda: marts(self.settings, sources, newest_test_results(self.lake)))
 
     def facts(self, source: Source) -> overview.SourceFacts:
-        """What is to be said of a source."""
+        """The facts of a source that its pages show."""
         return overview.source_facts(self.lake, source, audit_note(self.settings.home, source.name))
 
     def _index(self, scope: Scope) -> dict[str, Any]:
@@ -197,7 +197,7 @@ class Portal:
         return {"sources": facts, "errors": errors, "environments": list(self._environments(scope))}
 
     def _environments(self, scope: Scope) -> Iterator[dict[str, str]]:
-        """What environments have that production has not, source by source."""
+        """The sources of environments that differ from production's or have been built, one at a time."""
         for environment in environments(self.settings.home):
             built = environment.builds()
             for source, file in environment.differences(Path(self.settings.sources)).items():
@@ -219,7 +219,7 @@ class Portal:
         run: Run | None = by_id.get(name) or by_id.get(decoded(name))
         if run is None and not self._is_live:
             raise _missing(f"runs/{source.name}/{name}")
-        # who is sent here by Airflow or a command's output asks for a run that may have found nothing new
+        # links in Airflow and in the output of commands also lead to runs that have found nothing new
         run = run or Run(decoded(name))
         changed = []
         if run.published is not None:
@@ -256,8 +256,10 @@ class Portal:
         return [(mart, rows, self._let_pass(mart, rows)) for mart, rows in shown]
 
     def _let_pass(self, mart: Mart, rows: MartRows | None) -> list[Override]:
-        """What people let pass of the drops that the mart includes; it may show an earlier publication of the source
-        that it follows."""
+        """The overrides of the drops that the mart includes.
+
+        The mart may show an earlier publication of the source that it follows; then they are the overrides of that one.
+        """
         known, made_of = self.sources(), mart.sources or frozenset()
         shown = {mart.source: rows.published} if rows is not None else {}
         return [
@@ -270,8 +272,11 @@ class Portal:
         return [mart for mart in self.marts().values() if self._may_see(mart.sources, scope)]
 
     def _may_see(self, made_of: frozenset[str] | None, scope: Scope) -> bool:
-        """Whether whoever asks may see what is made of these sources: each of them; all that there are, where that
-        can't be told or one is gone."""
+        """True if the user may see data that is made of these sources.
+
+        The user has to be allowed to see each of them. If they are unknown (None), or one of them is gone, the user has
+        to be allowed to see all sources.
+        """
         known = self.sources()
         if made_of is not None and made_of <= known.keys():
             return all(map(scope.sees, made_of))

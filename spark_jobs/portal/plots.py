@@ -1,4 +1,4 @@
-"""Plots and calendars as numbers that the templates draw: nothing in here knows HTML."""
+"""Plots and calendars as numbers that the templates draw, without any HTML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDTH, HEIGHT = 720.0, 90.0
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of a plot, in units of its view box; `title` is what it stands for."""
+    """A bar of a plot, in units of its view box; `title` has its drop and its value in words."""
 
     x: float
     y: float
@@ -25,7 +25,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Plot:
-    """Values over drops as bars, in a view box of WIDTH by HEIGHT. `summary` says in words what the eye sees."""
+    """Values over drops as bars, in a view box of WIDTH by HEIGHT. `summary` describes it in words."""
 
     title: str
     bars: list[Bar]
@@ -37,7 +37,7 @@ class Plot:
 
 
 def bars(title: str, values: Mapping[int, int], source: Source, unit: str) -> Plot | None:
-    """Values by number of the drop, gaps included; None without values."""
+    """The plot of `values` by drop number, with gaps for drops without a value; None if there are no values."""
     if not values:
         return None
     numbers = range(min(values), max(values) + 1)
@@ -61,7 +61,7 @@ def bars(title: str, values: Mapping[int, int], source: Source, unit: str) -> Pl
 
 @dataclass(frozen=True)
 class Day:
-    """A cell of the calendar: the verdict on the drops that start on it, in words and as a mark, and a link's goal."""
+    """A day of the calendar: the verdict on the drops that start on it, in words and as a mark, and a linked run."""
 
     number: int
     verdict: str
@@ -89,11 +89,14 @@ VERDICTS = {
     "empty": "–",
     "ok": "✓",
 }
-"""What is said of a drop, the worst first, and its mark: colour is never the only sign."""
+"""The verdicts on a drop, the worst first, each with its mark: colour is never the only sign."""
 
 
 def calendar(cells: Sequence[tuple[int, str, str, str | None]], source: Source) -> list[Month]:
-    """Months of days from `(seq_no, verdict, sentence, run_id)` of each drop; the worst drop of a day stands for it."""
+    """Months of days, from `(seq_no, verdict, sentence, run_id)` of each drop.
+
+    A day has the verdict of its worst drop.
+    """
     order = list(VERDICTS)
     by_day: dict[datetime, list[tuple[int, str, str, str | None]]] = {}
     for cell in cells:

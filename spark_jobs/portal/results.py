@@ -1,5 +1,5 @@
-"""What was checked and what came of it: rows of `quality.results`, and those of `quality.verdicts` that an earlier
-version of Tidemark left."""
+"""Checks and their results: the rows of `quality.results`, and rows of `quality.verdicts` that an earlier version of
+Tidemark left."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TEXTS = (
 
 
 def _read(name: str, texts: Iterable[str], **others: str) -> Table:
-    """What the portal reads of a table of `quality`."""
+    """A table of `quality` with only the columns that the portal reads."""
     kinds = {"source": "STRING", "token": "BIGINT", **dict.fromkeys(texts, "STRING"), **others}
     return Table("quality", name, "", tuple(Column(column, kind, "") for column, kind in kinds.items()), ("source",))
 
@@ -44,8 +44,10 @@ _RUNS = _read(
 
 
 def results(lake: HeldLake, source: Source) -> dict[str, list[Row]]:
-    """Per run the newest result of each check: what stopped it first, then what else a person should see. `sample` is a
-    list of rows."""
+    """The newest result of each check of each run, by run id.
+
+    Results that stopped the run come first, then others that a person should see. `sample` is a list of rows.
+    """
     of_source = pc.field("source") == source.name
     rows = [*map(_of_verdict, lake.records(_VERDICTS, of_source)), *lake.records(_RESULTS, of_source)]
     newest: dict[tuple[Any, ...], Row] = {}
@@ -60,8 +62,10 @@ def results(lake: HeldLake, source: Source) -> dict[str, list[Row]]:
 
 
 def newest_test_results(lake: HeldLake) -> dict[str, Row]:
-    """The newest result of each of dbt's tests, by name, whichever source's run it was: a test that reads the marts of
-    two is run with both. `sample` is a list of rows."""
+    """The newest result of each of dbt's tests, by name, from the runs of all sources.
+
+    A test that reads the marts of two sources runs with both. `sample` is a list of rows.
+    """
     newest: dict[str, Row] = {}
     # tokens count within a source: between sources the machine's clock tells what came later
     for row in sorted(lake.records(_RESULTS, pc.field("kind") == "mart_test"), key=_when):
@@ -70,7 +74,7 @@ def newest_test_results(lake: HeldLake) -> dict[str, Row]:
 
 
 def tests_version(lake: HeldLake) -> int:
-    """Another number once there may be other results."""
+    """A number that changes whenever the results may have changed."""
     return lake.version(_RESULTS)
 
 
@@ -80,14 +84,14 @@ def _when(row: Row) -> tuple[float, int]:
 
 
 def _with_sample(row: Row) -> Row:
-    """With the sample as rows of the same columns: rows of several tables may stand under one check."""
+    """The row, with its sample as rows of the same columns: one check may have rows of several tables."""
     sample = json.loads(row["sample"]) if row["sample"] else []
     columns = list(dict.fromkeys(name for each in sample for name in each))
     return {**row, "sample": [{name: each.get(name) for name in columns} for each in sample]}
 
 
 def manifests(lake: HeldLake, source: Source) -> dict[str, Row]:
-    """Per run its manifest, `stages` and `outputs` as JSON has them; of a run that was killed there is none."""
+    """The newest manifest of each run, by run id, with `stages` and `outputs` parsed; a killed run has none."""
     newest: dict[str, Row] = {}
     for row in sorted(lake.records(_RUNS, pc.field("source") == source.name), key=lambda row: row["token"]):
         parsed = {name: json.loads(row[name]) if row[name] else None for name in ("stages", "outputs")}

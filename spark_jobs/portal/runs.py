@@ -1,4 +1,4 @@
-"""The runs of a source: what each landed, found, moved and published."""
+"""The runs of a source, each with its files, its results, the frontiers that it moved, and its publication."""
 
 from __future__ import annotations
 
@@ -28,13 +28,17 @@ from spark_jobs.storage.times import instant
 Row = dict[str, Any]
 State = Literal["published", "gate failed", "failed", "refused", "not published", "nothing new"]
 REFUSALS = (ParameterError.code, "definition_changed", "seal_gap", "stale_plan", "below_horizon")
-"""Codes of errors that end a run before it lands anything, because of the request: the source is as it was."""
+"""Codes of errors by which a request is refused before its run lands anything: the source stays as it was."""
 
 
 @dataclass
 class Run:
-    """One run: the newest result of each of its checks, the ledger's rows of what it landed, the frontiers that it
-    moved, whether it moved the seal, the publication that it made, if it did, and its manifest, if it left one."""
+    """One run of a source.
+
+    `results`: the newest result of each of its checks. `files`: the ledger's rows of its landings. `moves`: the rows of
+    the frontiers that it moved; `moved_seal`: true if it moved the seal. `published`: its publication, if it made one.
+    `manifest`: its manifest, if it left one.
+    """
 
     run_id: str
     token: int = -1
@@ -57,13 +61,13 @@ class Run:
 
     @property
     def ran_drops(self) -> bool:
-        """Whether it is a run of drops: an audit is none, nor is what merges, holds or erases what has landed."""
+        """True if it is a run of drops, not an audit or a run that merges, holds or erases landed rows."""
         judged = any(result["gate"] != AUDIT for result in self.results)
         return judged or self.moved_seal or bool(self.files or self.manifest)
 
     @property
     def state(self) -> State:
-        """How it ended, or stands."""
+        """The state in which it ended, or is now."""
         if any(result["gate"] in GATES for result in self.failed):
             return "gate failed"
         if self.failed or (self.manifest or {}).get("outcome") == "failed":
@@ -76,34 +80,34 @@ class Run:
 
     @property
     def _is_refusal(self) -> bool:
-        """Whether what was asked for was refused before anything was done."""
+        """True if the request was refused before anything was done."""
         did_something = self.results or self.files or self.moves
         return not did_something and (self.manifest or {}).get("error_code") in REFUSALS
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended by failing."""
+        """True if it ended with a failure; a refusal is none."""
         return self.state in ("gate failed", "failed")
 
     @property
     def span(self) -> tuple[datetime | None, datetime | None] | None:
-        """The first and the last time, exclusive, of the drops that it was about; None where nothing of it says so."""
+        """The bounds `(lo, hi)` of the drops that it was about; None if no manifest and no result has them."""
         spans = [row for row in (self.manifest, *self.results) if row is not None and row["drop_lo"] is not None]
         return (spans[0]["drop_lo"], spans[0]["drop_hi"]) if spans else None
 
     @property
     def begun(self) -> datetime | None:
-        """When it landed or moved something first, by the machine's clock."""
+        """The first time at which it landed or moved something, by the machine's clock; None if it never did."""
         return min(self._clock(), default=None)
 
     @property
     def ended(self) -> datetime | None:
-        """When it did so last."""
+        """The last time at which it landed or moved something, by the machine's clock; None if it never did."""
         return max(self._clock(), default=None)
 
     @property
     def drops(self) -> list[int]:
-        """The drops of which it landed something, in order."""
+        """The numbers of the drops of which it landed something, in order."""
         return sorted({row["seq_no"] for row in self.files})
 
     def _clock(self) -> list[datetime]:
@@ -112,7 +116,7 @@ class Run:
 
 
 def runs(lake: HeldLake, source: Source, files: Iterable[Row]) -> list[Run]:
-    """All runs that left something, newest first."""
+    """All runs of the source that have left rows in the lake, newest first."""
     of_source = pc.field("source") == source.name
     by_id: dict[str, Run] = {}
 
@@ -143,8 +147,10 @@ def runs(lake: HeldLake, source: Source, files: Iterable[Row]) -> list[Run]:
 
 @dataclass(frozen=True)
 class Change:
-    """What a publication changed in a published table: how many rows came, changed and went, and the first of them:
-    `diff`, key columns and values of each. `key` names the columns that `why` asks for."""
+    """The changes of a publication to a published table: the numbers of rows inserted, changed and removed.
+
+    `sample`: the first of these rows, each with `diff`, key columns and values. `key`: the columns that `why` asks for.
+    """
 
     table: str
     key: tuple[str, ...]
@@ -155,13 +161,13 @@ class Change:
 
     @property
     def rows(self) -> int:
-        """All rows that differ."""
+        """The number of all rows that differ."""
         return self.inserted + self.changed + self.removed
 
 
 @dataclass(frozen=True)
 class _ShownTable:
-    """A published table whose changes are told: its history, its name, and what is shown of a row."""
+    """A published table whose changes are shown: its history, its name, and the columns that are shown."""
 
     table: Table
     name: str
@@ -171,7 +177,7 @@ class _ShownTable:
 
 
 def changes(lake: HeldLake, source: Source, published: Published, most: int) -> list[Change]:
-    """What a publication changed, table by table; up to `most` rows of each that came, with those they replace."""
+    """The changes of a publication, table by table; of each up to `most` new rows, with the rows that they replace."""
     current = publication.load(lake, source)
     shown = []
     for each in definitions(source):
@@ -194,7 +200,7 @@ def _change(lake: HeldLake, table: _ShownTable, published: Published, current: P
         .sort_by(order)
         for bound, era in halves
     )
-    # a row of which both came and went is one that changed
+    # a key of which a row came and a row went is a row that changed
     both = came.select(key).join(went.select(key), keys=key, join_type="inner").num_rows
     first = (came if len(came) else went).slice(0, most).to_pylist()
     diff = 1 if len(came) else -1

@@ -14,15 +14,17 @@ from spark_jobs.portal.names import encoded
 from spark_jobs.portal.pages import STYLES, TEMPLATES, Portal
 
 MOST_RUNS = 400
-"""Newest runs of each source that get a page: a year of daily ones."""
+"""The number of newest runs of each source that get a page: a year of daily runs."""
 ROWS_OF_PAGE, MOST_ROWS = 40, 200
-"""Rows of which a page may link to why they are what they are, and of which there are such pages in all."""
+"""The most rows of a page that link to a page with the reasons for the row, and the most such pages in all."""
 _HTML = ".html"
 
 
 def write_site(settings: Settings, folder: Path) -> int:
-    """Write the pages into `folder`, over those of an earlier time; returns how many. Rows that pages show link to why
-    they are what they are as far as MOST_ROWS goes, the newest runs first."""
+    """Write the pages into `folder`, over those of an earlier time; returns the number of pages.
+
+    The first MOST_ROWS rows that pages show link to pages with the reasons for them, the newest runs first.
+    """
     portal = Portal(settings, is_live=False)
     rows: list[str] = []
     left, count = MOST_ROWS, 0
@@ -45,7 +47,7 @@ def write_site(settings: Settings, folder: Path) -> int:
 
 
 def _names(portal: Portal) -> Iterator[str]:
-    """The pages that are there whatever rows they link to."""
+    """The names of all pages except those with the reasons for a row."""
     yield from ("index.html", "glossary.html", "marts.html")
     yield from (f"marts/{encoded(mart)}{_HTML}" for mart in portal.marts())
     for name, source in portal.sources().items():

@@ -1,5 +1,5 @@
-"""How each drop of a source stands: whether it is published, how the last run over it went, what was warned of, and
-which checks that do not hold for it a person let pass."""
+"""The standing of each drop of a source: whether it is published, its last run, the warnings about it, and the checks
+that do not hold for it but that a person let pass."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from spark_jobs.storage.times import micros
 
 Row = dict[str, Any]
 _OF_LANDINGS = "bronze"
-"""The gate that judges what lands alone; those after it judge all that would be published, each time anew."""
+"""The gate that judges only what lands. The gates after it judge all that would be published, in every run anew."""
 
 
 @dataclass(frozen=True)
 class Override:
-    """A check that a person let pass in a run. `seq_nos`: the drops of which something still counts that it let
-    through; `labels` names them."""
+    """A check that a person let pass in a run.
+
+    `seq_nos`: the drops with files that passed by it and still count; `labels` names these drops.
+    """
 
     source: str
     name: str
@@ -39,7 +41,7 @@ class Override:
 
 @dataclass
 class DropStanding:
-    """How a drop stands: its last run, and the names of checks that warned, or were let pass."""
+    """The standing of a drop: its last run, and the names of the checks that warned or that a person let pass."""
 
     is_published: bool = False
     last_run: Run | None = None
@@ -48,21 +50,23 @@ class DropStanding:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the last run over it failed."""
+        """True if the last run over the drop failed."""
         return self.last_run is not None and self.last_run.has_failed
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How the drops stand, by number; also of drops that never landed, should a run over them have failed. Overrides
-    are the newest first; `publications` are the token and the time of each, oldest first."""
+    """The standing of each drop, by number, also of a drop that never landed if a run was about it.
+
+    `overrides` are newest first. `publications` has the token and the time of each publication, oldest first.
+    """
 
     drops: Mapping[int, DropStanding]
     overrides: Sequence[Override]
     publications: Sequence[tuple[int, datetime]]
 
     def overrides_in(self, drops: Mapping[int, Drop], published: datetime | None = None) -> list[Override]:
-        """The overrides of drops that a publication includes; of what is published now unless another is named."""
+        """The overrides of drops that the publication of time `published` includes; without a time, the newest one."""
         tokens = [token for token, time in self.publications if published is None or time <= published]
         last = max(tokens, default=-1)
         return [
@@ -73,7 +77,7 @@ class Standing:
 
 
 def standing(lake: HeldLake, source: Source, drops: Mapping[int, Drop], runs: Sequence[Run]) -> Standing:
-    """How the drops of a source stand; `runs` are newest first."""
+    """The standing of the drops of a source; `runs` are newest first."""
     published = sorted((run.published.token, run.published.published) for run in runs if run.published is not None)
     last = max((token for token, _ in published), default=-1)
     by_number = {n: DropStanding(drop.landing <= last) for n, drop in drops.items()}
@@ -96,7 +100,10 @@ _Judged = dict[int, dict[tuple[str, str, str | None], Row]]
 
 
 def _judged(source: Source, drops: Mapping[int, Drop], results: Iterable[Row]) -> _Judged:
-    """By drop what checks found last of what counts of it: what did not hold, and of gates that judge anew what did."""
+    """The last result of each check, by drop, if it was about files of the drop that still count.
+
+    A result `passed` of the gate of landings is left out, as it is about the files of one landing only.
+    """
     judged: _Judged = {n: {} for n in drops}
     for row in sorted(results, key=lambda row: row["token"]):
         # tests of marts are about whole marts, and are shown with those
@@ -109,7 +116,7 @@ def _judged(source: Source, drops: Mapping[int, Drop], results: Iterable[Row]) -
 
 
 def _overrides(lake: HeldLake, source: Source, drops: Mapping[int, Drop], judged: _Judged) -> list[Override]:
-    """What people let pass of what still counts; a check that they let pass in several runs is told once for a drop."""
+    """The overrides that still count, newest first. A check let pass in several runs counts once for a drop."""
     overrides: list[Override] = []
     listed: set[tuple[int, str]] = set()
     rows = lake.records(OVERRIDES, pc.field("source") == source.name)
@@ -121,7 +128,7 @@ def _overrides(lake: HeldLake, source: Source, drops: Mapping[int, Drop], judged
             if n in drops
             and (n, name) not in listed
             and _counts(drops[n], token)
-            # found to hold since, or to be a warning
+            # a later run found that it holds, or only warned
             and not any(
                 key[1] == name and later["token"] > token and later["verdict"] != "overridden"
                 for key, later in judged[n].items()
@@ -137,12 +144,12 @@ def _overrides(lake: HeldLake, source: Source, drops: Mapping[int, Drop], judged
 
 
 def _counts(drop: Drop, token: int) -> bool:
-    """Whether something counts of the drop that had landed when a stage took this token."""
+    """True if a file of the drop that had landed when a stage took this token still counts."""
     return drop.first_standing <= token
 
 
 def _numbers(source: Source, span: tuple[datetime | None, datetime | None] | None) -> set[int]:
-    """The drops of a span of time; none of one that an older version did not note, or from before the start."""
+    """The numbers of the drops in a span of time; none if the span is missing, or begins before the source's start."""
     lo, hi = span or (None, None)
     if lo is None or hi is None or hi <= lo or micros(lo) < source.drops.start_us:
         return set()

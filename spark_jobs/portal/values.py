@@ -1,4 +1,4 @@
-"""Values as pages show them; templates escape what comes out."""
+"""Values as pages show them; the templates escape these texts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from datetime import date, datetime
 from typing import Any
 
 ELEMENTS = 10
-"""Of a list that a page shows; a vector may have 80,000."""
+"""The most elements of a list that a page shows; a vector may have 80,000."""
 
 
 def shown(value: Any) -> str:
-    """A value of a table as text: instants in UTC, no finer than they need be; whole numbers with separators; what is
-    nested as JSON, of a long list the first elements; nothing as a dash."""
+    """A value of a table as text.
+
+    Instants are in UTC, to the minute if no second is lost. Whole numbers have separators. A list or mapping is JSON;
+    of a long list only the first ELEMENTS are shown. None is a dash.
+    """
     if value is None:
         return "–"
     if isinstance(value, datetime):
@@ -42,7 +45,7 @@ def moment(time: datetime | None) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """So many of something, in words."""
+    """A number with its noun, in the plural unless the number is 1."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 

@@ -1,4 +1,4 @@
-"""What is published of a source's windows and states, counted from their files."""
+"""Numbers of a source's published windows and states, counted from their files."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ _BOUNDS = ("window_start", "window_end")
 
 @dataclass(frozen=True)
 class Windows:
-    """The published windows of a definition: how many, from when to when, how many of them no drop can change any more,
-    how many were restated and how often at most; and how many begin in each drop, by its number."""
+    """The numbers of the published windows of a definition.
+
+    `final`: of windows that no drop can change any more. `restated`: of windows that were published again, at most
+    `most_revisions` times. `by_drop`: of windows that begin in each drop, by its number.
+    """
 
     definition: str
     windows: int
@@ -39,7 +42,7 @@ class Windows:
 
 
 def published_windows(lake: HeldLake, definition: Definition) -> Windows | None:
-    """What `silver.<definition>` holds; None before its table is there."""
+    """The numbers of the windows in `silver.<definition>`; None if it has no table yet, or nothing is published."""
     table, current = definition.table(), publication.load(lake, definition.source)
     if lake.version(table) < 0 or not current.published_us:
         return None
@@ -73,8 +76,10 @@ def _windows(lake: HeldLake, definition: Definition, current: Publication) -> Wi
 
 
 def _standing(lake: HeldLake, definition: Definition, current: Publication) -> pa.Table:
-    """The rows that are published and not closed. Few are closed between two foldings: only those that may be are held
-    against the closing ones."""
+    """The published rows that are not closed.
+
+    Few rows are closed between two foldings. So only rows that may be closed are compared with the closing rows.
+    """
     columns = dict.fromkeys([*definition.identity, *_BOUNDS, "revision", "known_from", "known_to", "era", "token"])
     rows = lake.rows(definition.table(), list(columns), visible_rows(current))
     published = pa.scalar(instant(current.published_us), INSTANT)
@@ -87,7 +92,7 @@ def _standing(lake: HeldLake, definition: Definition, current: Publication) -> p
 
 
 def published_entities(lake: HeldLake, source: Source) -> int | None:
-    """How many entities have a published state; None of a source without states."""
+    """The number of entities with a published state; None for a source without states."""
     current = publication.load(lake, source)
     if source.state is None or lake.version(STATE) < 0:
         return None

@@ -54,7 +54,10 @@ class SourceFolder:
         ]
 
     def order_problems(self, source: Source) -> list[Problem]:
-        """One problem for each name in `dag.after` of no source of the folder, or of one that waits for `source`."""
+        """One problem for each wrong name in `dag.after`.
+
+        The folder has no source of that name, or the source of that name waits for `source`.
+        """
         known = {*self.sources, *(Path(error.file).stem for error in self.errors)}
         problems = [name_problem("dag.after", "source", name, known) for name in source.dag.after if name not in known]
         for name in source.dag.after:

@@ -107,7 +107,7 @@ class TumblingWindow(WindowBase):
 
 
 class HoppingWindow(WindowBase):
-    """Windows `[k * advance + offset, k * advance + offset + size)`; `advance` above `size` would leave gaps: refused."""
+    """Windows `[k * advance + offset, k * advance + offset + size)`, where `advance` is at most `size`."""
 
     set_by_rows: ClassVar[bool] = False
 
