@@ -40,7 +40,7 @@ Command = Callable[[], int]
 
 @dataclass(frozen=True, eq=False)
 class _Fork:
-    """A running command: its process, the descriptor that reports its end, the connection to its user's process."""
+    """A running command: its id, the descriptor that reports its end, its connection to the user's process."""
 
     pid: int
     descriptor: int
@@ -48,7 +48,7 @@ class _Fork:
 
 
 def main() -> int:
-    """Import, then serve until the supervisor ends this process. In a fork, run the command and return its exit code."""
+    """Import, then serve until the supervisor ends this process. In a fork, run the command; returns its exit code."""
     code = code_stamp()
     for name in _IMPORTED:
         importlib.import_module(name)

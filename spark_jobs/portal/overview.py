@@ -305,7 +305,7 @@ def _never_landed(stands: DropStanding) -> tuple[str | None, str]:
 
 
 def _stands(drop: Drop, stands: DropStanding) -> tuple[str, str]:
-    """The worst verdict on a drop, and all verdicts in words: first whether it is published."""
+    """The worst verdict on a drop, and all verdicts in words: those on its last run and publication come first."""
     came = f"{counted(drop.rows, 'row')} in {counted(drop.files, 'file')}, {drop.late:,} late"
     verdicts, said = (["ok"], [came]) if drop.files else (["empty"], ["nothing came"])
     if stands.warned:

@@ -169,7 +169,7 @@ class Portal:
         return older if older.explains(str(error)) else error
 
     def refusal(self, name: str, error: TidemarkError) -> str:
-        """The HTML of a page that shows a refusal or failure."""
+        """The HTML of a page that shows `error` in place of the page `name`."""
         common = {"links": Links(name), "now": datetime.now(UTC), "is_live": self._is_live, "inline_styles": None}
         return self._templates.get_template("refused.html.j2").render(common | {"error": str(error)})
 

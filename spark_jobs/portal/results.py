@@ -52,7 +52,7 @@ def results(lake: HeldLake, source: Source) -> dict[str, list[Row]]:
     rows = [*map(_of_verdict, lake.records(_VERDICTS, of_source)), *lake.records(_RESULTS, of_source)]
     newest: dict[tuple[Any, ...], Row] = {}
     for row in sorted(rows, key=lambda row: row["token"]):
-        # suites on two tables may each have a check of one name; an invariant's tables are told by what it finds
+        # suites on two tables may each have a check of the same name; an invariant's findings name their tables
         table = None if row["kind"] == "invariant" else row["relation"]
         newest[row["run_id"], row["gate"], row["name"], table] = row
     by_run: dict[str, list[Row]] = {}
@@ -67,7 +67,7 @@ def newest_test_results(lake: HeldLake) -> dict[str, Row]:
     A test that reads the marts of two sources runs with both. `sample` is a list of rows.
     """
     newest: dict[str, Row] = {}
-    # tokens count within a source: between sources the machine's clock tells what came later
+    # tokens are compared within a source: between sources, the machine's clock decides what came later
     for row in sorted(lake.records(_RESULTS, pc.field("kind") == "mart_test"), key=_when):
         newest[row["name"]] = row
     return {name: _with_sample(row) for name, row in newest.items()}

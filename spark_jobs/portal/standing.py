@@ -1,5 +1,7 @@
-"""The standing of each drop of a source: whether it is published, its last run, the warnings about it, and the checks
-that do not hold for it but that a person let pass."""
+"""The standing of each drop of a source: whether it is published, its last run, and the warnings about it.
+
+It also has the overrides: checks that do not hold for the drop, but that a person let pass.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ _OF_LANDINGS = "bronze"
 class Override:
     """A check that a person let pass in a run.
 
-    `seq_nos`: the drops with files that passed by it and still count; `labels` names these drops.
+    `seq_nos`: the drops of which it let files through that still count; `labels` names these drops.
     """
 
     source: str
@@ -66,7 +68,7 @@ class Standing:
     publications: Sequence[tuple[int, datetime]]
 
     def overrides_in(self, drops: Mapping[int, Drop], published: datetime | None = None) -> list[Override]:
-        """The overrides of drops that the publication of time `published` includes; without a time, the newest one."""
+        """The overrides of drops that the publication of time `published` includes; if None, the newest one."""
         tokens = [token for token, time in self.publications if published is None or time <= published]
         last = max(tokens, default=-1)
         return [

@@ -13,8 +13,8 @@ ELEMENTS = 10
 def shown(value: Any) -> str:
     """A value of a table as text.
 
-    Instants are in UTC, to the minute if no second is lost. Whole numbers have separators. A list or mapping is JSON;
-    of a long list only the first ELEMENTS are shown. None is a dash.
+    Instants are in UTC, without seconds or microseconds if these are zero. Whole numbers have
+    separators. A list or mapping is JSON; of a long list only the first ELEMENTS are shown. None is a dash.
     """
     if value is None:
         return "–"

@@ -27,8 +27,9 @@ _BOUNDS = ("window_start", "window_end")
 class Windows:
     """The numbers of the published windows of a definition.
 
-    `final`: of windows that no drop can change any more. `restated`: of windows that were published again, at most
-    `most_revisions` times. `by_drop`: of windows that begin in each drop, by its number.
+    `final`: the number of windows that no drop can change any more. `restated`: the number of windows that were
+    published again, at most `most_revisions` times. `by_drop`: the number of windows that begin in each drop, by the
+    drop's number.
     """
 
     definition: str

@@ -191,10 +191,10 @@ class Landing(Section):
     `max_rejects`: so many records of a file are kept in quarantine one by one for each rule, the others as a range of
     lines. `max_lines`: a file with more lines is rejected whole. `max_expansion`: so is a file that is more than so
     many times its size (and more than 256 MiB) once decompressed.
-    `encoding`: the encoding of text files, unless a file begins with a byte order mark. `escape`: the character that
-    makes a quote within quotes a plain character, as a second quote does. `decimal`, `thousands`: the marks in numbers
-    that are written as text. `envelope`: a record is an event of Debezium or Maxwell, and becomes the row that it
-    changes. `tombstones`: whether tombstones go to quarantine or are left out.
+    `encoding`: the encoding of text files, unless a file begins with a byte order mark. `escape`: the character that,
+    within quotes, makes a quote or itself plain text; a second quote does so, too. `decimal`, `thousands`: the marks in
+    numbers that are written as text. `envelope`: a record is an event of Debezium or Maxwell, and becomes the row that
+    it changes. `tombstones`: whether tombstones go to quarantine or are left out.
     `null_values`: texts that mean no value, by default the empty text; null in JSON and Parquet always means none.
     """
 

@@ -37,8 +37,8 @@ class DagRun:
         """The time span `[lo, hi)` of the drops that the run takes.
 
         These are the drops that the parameters name, else the data interval. If that is missing or empty, it is the
-        last drop that had ended. A run that somebody started for a logical date takes the drop of that date, if it had
-        ended.
+        last drop that had ended. A run that somebody started for a logical date takes the drop of that date, or the
+        last drop that had ended if that is earlier.
 
         Raises:
             ParameterError: a parameter does not name a drop.

@@ -1,7 +1,7 @@
 """`checks:` of a source file: conditions on the rows that land, and on the tables that a run publishes.
 
 If Great Expectations has an expectation of the kind, a check is that expectation, and Great Expectations judges the
-data by it; see `expectations.checks`.
+data by it; see `spark_jobs.gates.checks`.
 """
 
 from __future__ import annotations
@@ -212,7 +212,8 @@ class OfType(OfColumn):
 class RowCount(CheckBase):
     """The number of rows is within the bounds.
 
-    Of the rows that land, all rows count that the run's drops then have; of a table, all rows that it would publish.
+    For the rows that land, it is the number of all rows that the run's drops have by then. For a table, it is the
+    number of all rows that it would publish.
     """
 
     each_row: ClassVar[bool] = False

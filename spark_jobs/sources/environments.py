@@ -65,7 +65,7 @@ def _compared(path: Path, standing: Path) -> str:
 def create_environment(home: Path, name: str, production: Path, names: Sequence[str] = ()) -> Environment:
     """Copy production's source files, those of `names` or all, into a new environment.
 
-    If it is interrupted, no file is copied.
+    If the command is interrupted, there is no new environment.
 
     Raises:
         ParameterError: the name is invalid, the environment exists already, or there is no such source.

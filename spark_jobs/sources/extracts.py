@@ -53,7 +53,7 @@ class Extract(Section):
     max_rejects: PositiveInt = 10_000
 
     def dialect(self) -> dict[str, Any]:
-        """The form of the values in the lines, as `Landing.dialect` returns it: nothing but defaults."""
+        """The form of the values in the lines, as `Landing.dialect` returns it."""
         return {}
 
     @property
@@ -63,7 +63,7 @@ class Extract(Section):
 
     @property
     def max_expansion(self) -> int:
-        """The most times its size that a file may have decompressed: more than gzip can, as an extract is no bomb."""
+        """The most times its size to which a file may expand: more than gzip can, as an extract is no bomb."""
         return 2_000
 
     @property

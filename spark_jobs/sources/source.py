@@ -250,9 +250,9 @@ class Source(Section):
     def definition_parts(self) -> dict[str, str]:
         """A hash for each part of the definition that results depend on.
 
-        The parts are `drops`, `parse`, `delta`, `state`, `window.<name>`, and `chains` if gold keeps them. The order of
-        keys, comments, the DAG's settings, the description, the retention, the memory, the limits of chunks, the rules
-        of compaction and the place of the files do not change a hash.
+        The parts are `drops`, `parse`, `delta`, `state`, `window.<name>`, and `chains` if gold keeps them. These do not
+        change a hash: the order of keys, comments, the DAG's settings, the description, the retention, the memory; the
+        limits of chunks, the rules of compaction, and the place of the files.
         """
         plain = self.model_dump(mode="json", by_alias=True)
         landing = {key: plain["landing"][key] for key in ("format", "delimiter", "null_values", "max_record")}

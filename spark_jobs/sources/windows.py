@@ -188,4 +188,4 @@ Window = Annotated[
     SlidingWindow | SessionWindow | TumblingWindow | HoppingWindow | CalendarWindow | AdaptiveWindow,
     Field(discriminator="kind"),
 ]
-"""A window of any kind; the field `kind` tells them apart."""
+"""A window of any kind, which the field `kind` names."""

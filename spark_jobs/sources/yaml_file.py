@@ -52,7 +52,7 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_yaml_ti
 
 
 def read_yaml(text: str) -> tuple[Any, list[Problem]]:
-    """The document in `text`, and the problems of its form. The document is None if it is too large or not YAML."""
+    """The document in `text`, and the problems of its form. The document is None if it is too large or no YAML."""
     if len(text) > _LARGEST_FILE:
         return None, [Problem("", f"at most {_LARGEST_FILE} characters", f"{len(text)}")]
     try:
