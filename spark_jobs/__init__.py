@@ -2,5 +2,5 @@
 
 The package is the engine. `spark_jobs.windows`, `spark_jobs.trace`, `spark_jobs.corrections`, `spark_jobs.checkpoints`
 and `spark_jobs.chunks` are importable without Airflow; `spark_jobs.jobs` are the pipeline's stages;
-`spark_jobs.kernels` hold the algorithms and know neither Spark nor a clock.
+`spark_jobs.kernels` holds the algorithms, which use neither Spark nor a clock.
 """

@@ -1,7 +1,8 @@
-"""The aggregates that windows of a source file may name: how each is called, and what computes it.
+"""The aggregates that windows of a source file may name: the call of each, and the function that computes it.
 
-One entry an aggregate. Reading a source file needs names and signatures alone, so what computes is given by its name,
-and loaded by who computes. A new aggregate is its class (`kernels.windows`), and an entry here.
+There is one entry per aggregate. Reading a source file needs only names and signatures. So an entry gives the computing
+function by its name, and only code that computes loads it. A new aggregate needs a class in `kernels.windows` and an
+entry here.
 """
 
 from __future__ import annotations
@@ -10,38 +11,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 FINEST_ACCURACY = 2.0**-50
-"""A finer quantile would need more bits than a double has."""
+"""The finest accuracy of a quantile: a finer one would need more bits than a double has."""
 MOST_COLLECTED = 1_000_000
-"""Values in one list."""
+"""The greatest number of values in one list of `collect`."""
 NUMBERS = frozenset({"int", "float"})
 ADDED = NUMBERS | {"decimal"}
-"""Types of a source file whose values windows add up."""
+"""The column types of a source file whose values windows can add up."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number in the brackets: its bounds, both included; a whole one is an integer."""
+    """A number in the brackets of an aggregate, with its bounds, both included. If `whole`, it is an integer."""
 
     name: str
     least: float
     most: float
     whole: bool = False
     finest: float = 0.0
-    """Between 0 and this nothing is taken."""
+    """Values between 0 and this one are refused."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """An aggregate: what may stand in its brackets, and what makes it.
+    """The signature of an aggregate: the arguments that its brackets may have, and the function that constructs it.
 
     Args:
-        shown: how it is written.
+        shown: the call as users write it.
         constructor: `module.function` of `kernels.windows`. It takes the columns by name and then the numbers.
-        least, most: how many columns; `most` None: any number.
-        numbers: those that follow the columns; the last `optional` may be absent.
-        operands: types of a source file that the columns may have; None: any.
-        as_vector: the columns become one of vectors, whose name the constructor takes; vectors are of doubles, which
-            would round decimals.
+        least, most: the least and the greatest number of columns; `most` None: any number.
+        numbers: the numbers that follow the columns; the last `optional` may be absent.
+        operands: the types of a source file that the columns may have; None: any.
+        as_vector: the columns become one column of vectors, and the constructor takes the name of that column. Vectors
+            consist of doubles, which would round decimals.
     """
 
     shown: str
@@ -80,4 +81,4 @@ AGGREGATES: Mapping[str, Signature] = {
         for name in ("vector_sum", "vector_mean")
     },
 }
-"""By their names, in the order in which they are shown."""
+"""Name of an aggregate -> its signature, in the order in which users see them."""

@@ -1,9 +1,9 @@
-"""How rows are cut into the Arrow batches that Spark hands to Python workers.
+"""The size of the Arrow batches that Spark hands to Python workers.
 
-Spark ends a batch after `spark.sql.execution.arrow.maxRecordsPerBatch` rows (10,000) or, if earlier, once it holds
-`maxBytesPerBatch` (64 MiB). To know the latter it adds up the buffers of all columns after every row, which takes
-longer than to write a row of a dozen numbers. The greatest number it takes for "no such bound", and then it does not
-count. Spark reads the bound when a job starts, so it can't be set for one DataFrame alone.
+Spark ends a batch after `spark.sql.execution.arrow.maxRecordsPerBatch` rows (10,000) or, if earlier, once the batch has
+`maxBytesPerBatch` bytes (64 MiB). To check the bytes, Spark adds up the buffers of all columns after every row. This
+takes longer than writing a row of a dozen numbers. Spark takes the greatest possible number for "no such bound", and
+then does not count bytes. Spark reads the bound when a job starts, so it cannot be set for a single DataFrame.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _SMALL = (NumericType, TimestampType, TimestampNTZType, NullType)
 
 
 def count_rows_alone(spark: SparkSession, values: Iterable[DataType]) -> None:
-    """Let the session end batches by their rows alone, from now on, if the values handed over are numbers and times.
+    """Make the session end batches by their rows alone, from now on, if `values` are all numbers and times.
 
-    A session that has set the bound itself keeps it. Keys are taken to be short.
+    If the session already has a bound of bytes, it keeps that bound. Keys are assumed to be short.
     """
     if all(isinstance(kind, _SMALL) for kind in values) and MAX_BYTES not in spark.conf.getAll:
         spark.conf.set(MAX_BYTES, UNBOUNDED)

@@ -1,8 +1,8 @@
 """A version of the code that the lake server runs.
 
-Spark reuses its Python workers, and they keep the modules they once imported: after an edit the next query still runs
-the old code, without a warning. So the server remembers the version it was started with, and `tidemark up` restarts
-it when the files say another one.
+Spark reuses its Python workers, and the workers keep the modules that they have imported. So after an edit the next
+query still runs the old code, without a warning. Therefore the server remembers the version that it was started with,
+and `tidemark up` restarts the server when the files have another version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ PACKAGES = ("spark_jobs", "expectations")
 
 
 def code_version(root: Path | None = None) -> str:
-    """A hash of every Python and Scala file of the packages under `root`, names and contents; 16 hexadecimal digits."""
+    """A hash of the names and contents of all Python and Scala files of the packages under `root`.
+
+    Returns 16 hexadecimal digits; `root` None is the folder that has `spark_jobs`.
+    """
     root = root or Path(spark_jobs.__file__).resolve().parents[1]
     digest = hashlib.sha256()
     for package in PACKAGES:

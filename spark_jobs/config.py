@@ -1,10 +1,10 @@
 """Settings: every knob of an installation, with its unit and the reason for its default.
 
-A knob is read from the environment variable `TIDEMARK_<NAME>` (`TIDEMARK_HOME`, `TIDEMARK_THRIFT_PORT`, …); nothing
-else is consulted, so that a shell, Airflow's tasks and a container configure Tidemark in the same way. `Settings` is
-frozen: whoever holds one may keep it.
+A knob is read from the environment variable `TIDEMARK_<NAME>` (`TIDEMARK_HOME`, `TIDEMARK_THRIFT_PORT`, …), and from
+nowhere else. So a shell, Airflow's tasks and a container configure Tidemark in the same way. `Settings` is frozen, so
+an instance can be shared and kept.
 
-Everything that Tidemark writes is under `home`; nothing is outside it, unless a knob says so.
+Tidemark writes everything under `home`, except where a knob names another place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 
 ENVIRONMENT_PREFIX = "TIDEMARK_"
 PORTAL_PREFIX = "/tidemark"
-"""Where Airflow's API server has the portal."""
+"""The path of the portal on Airflow's API server."""
 
 
 class Settings(BaseSettings):
@@ -81,7 +81,7 @@ class Settings(BaseSettings):
         default=None, description="Spark Connect's token; by default each start of the lake server generates one"
     )
     master: str = Field(default="local[*,4]", description="Spark's master URL; embedded by default")
-    """A task is tried four times, as on a cluster: the first ones after the death of Python's daemon fail."""
+    """Spark tries a task four times, as on a cluster: the first tries after the death of Python's daemon fail."""
     spark_secret: SecretStr | None = Field(default=None, description="spark.authenticate.secret of a standalone master")
     heap: str = Field(
         default="3g",
@@ -252,7 +252,7 @@ class Settings(BaseSettings):
 
     @property
     def lake_path(self) -> Path | None:
-        """The lake's folder if it is on a local disk, else None."""
+        """The lake's folder if the lake is on a local disk, else None."""
         return None if "://" in self.lake else Path(self.lake)
 
     @property
@@ -260,7 +260,7 @@ class Settings(BaseSettings):
         """The landing directory as a folder of this machine.
 
         Raises:
-            ConfigurationError: it is a URI.
+            ConfigurationError: the landing directory is a URI.
         """
         if isinstance(self.landing, str):
             raise ConfigurationError(
@@ -272,32 +272,32 @@ class Settings(BaseSettings):
 
     @property
     def server_dir(self) -> Path:
-        """State of the lake server; its working directory, so never a folder with Python modules."""
+        """The folder for the lake server's state, and its working directory: it must not contain Python modules."""
         return self.home / "server"
 
     @property
     def airflow_home(self) -> Path:
-        """AIRFLOW_HOME: Airflow's configuration, metadata and task logs."""
+        """AIRFLOW_HOME: the folder of Airflow's configuration, database and secrets."""
         return self.home / "airflow"
 
     @property
     def logs_dir(self) -> Path:
-        """The one place of all processes' logs."""
+        """The folder of the logs of all processes."""
         return self.home / "logs"
 
     @property
     def token_file(self) -> Path:
-        """Where the lake server's start keeps Spark Connect's token (mode 0600)."""
+        """The file (mode 0600) of the token of Spark Connect that the start of the lake server generates."""
         return self.server_dir / "connect.token"
 
     @property
     def logins_file(self) -> Path:
-        """Users of SQL over JDBC with their roles and passwords (mode 0600)."""
+        """The file (mode 0600) of the users of SQL over JDBC, with their roles and passwords."""
         return self.server_dir / "jdbc.logins"
 
     @property
     def file_retention(self) -> timedelta:
-        """For how long files that are out of use stay."""
+        """The time for which files that are out of use are kept."""
         return timedelta(hours=self.file_retention_hours)
 
     @property
@@ -317,11 +317,11 @@ class Settings(BaseSettings):
         return f"http://{self.server_host}:{self.airflow_port}"
 
     def page_url(self, *parts: str) -> str:
-        """A page of the portal, by the parts of its name, which may be any texts."""
+        """The URL of a page of the portal. `parts` are the parts of its name, which may be any texts."""
         return f"{self.airflow_url}{PORTAL_PREFIX}/{'/'.join(quote(part, safe='') for part in parts)}.html"
 
     def connect_token(self) -> str | None:
-        """Spark Connect's token: the knob, else the generated one, else None (the server never ran here)."""
+        """The token of Spark Connect: the knob's, else the generated one, else None (the server never ran here)."""
         if self.token is not None:
             return self.token.get_secret_value()
         try:
@@ -330,19 +330,19 @@ class Settings(BaseSettings):
             return None
 
     def environment(self) -> dict[str, str]:
-        """The environment variables that give a child process these settings; the token is left to its file."""
+        """The environment variables that give a child process these settings, without those that are secrets."""
         return {
             f"{ENVIRONMENT_PREFIX}{name.upper()}": value if isinstance(value, str) else json.dumps(value)
             for name, value in self.shown().items()
         }
 
     def shown(self) -> dict[str, Any]:
-        """Knob -> value as JSON has it, without the knobs that are secrets, and without what is not set."""
+        """Knob -> value as JSON has it, without secrets and without knobs that are not set."""
         return self.model_dump(mode="json", exclude=SECRETS, exclude_none=True)
 
 
 SECRETS = {"token", "tls_password", "smtp", "spark_secret"}
-"""Knobs that no file and no list of settings shows."""
+"""Secret knobs, which are left out of files and lists of settings."""
 _IN_DERBYS_URL = "the URL of the catalog's database, Derby"
 _IN_VARIABLES = "settings of Spark and Hadoop, where it begins a variable"
 _IN_OPTIONS = "Java's options in Spark's settings"
@@ -364,21 +364,21 @@ _MISREAD: dict[str, dict[str, str]] = {
         "${": _IN_VARIABLES,
     },
 }
-"""Knob -> text that its folder can't have -> what would read it otherwise than as a part of a name."""
+"""Knob -> text that its path must not contain -> the reader that would misinterpret this text."""
 LAST_BACKUP = "last-backup.json"
-"""File of the home that names the newest backup."""
+"""The name of the file in the home that names the newest backup."""
 
 
 def keep_private() -> None:
-    """Let nobody but the user read what this process and its children write."""
+    """Set the umask so that only the user can read files that this process and its children write."""
     os.umask(0o077)
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """The settings of this process: the environment, and over it `overrides`.
+    """The settings of this process: those of the environment, replaced by `overrides` where given.
 
     Raises:
-        ConfigurationError: with every wrong knob, the value found and what is accepted.
+        ConfigurationError: some knobs are wrong; the error lists each one, the value found and the values accepted.
     """
     try:
         return Settings(**overrides)
@@ -387,7 +387,7 @@ def load_settings(**overrides: Any) -> Settings:
             f"{ENVIRONMENT_PREFIX}{'_'.join(str(part) for part in problem['loc']).upper()}"
             f"={problem['input']!r} ({problem['msg'].removeprefix('Value error, ')})"
             for problem in error.errors()
-            # of what follows from a wrong one
+            # leave out the consequences of another wrong knob
             if problem["type"] != "default_factory_not_called"
         ]
         raise ConfigurationError(

@@ -1,7 +1,7 @@
-"""The error tree: every refusal says what was expected, what was found, what follows and what to do next.
+"""The error tree. Every refusal has four parts: the expected, the found, the consequence and the next step.
 
-A refusal is part of the API: `code` never changes once released, and each fact it names is an attribute. Callers branch
-on `code` (or on the class), people read the sentence, programs read `as_json()`.
+A refusal is part of the API: `code` never changes once released, and each fact is an attribute. Callers branch on
+`code` (or on the class), people read the sentence, programs read `as_json()`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*)((?:\.[A-Z0-9_]+)*)\]")
 
 
 def conditions_in(text: str) -> frozenset[str]:
-    """The conditions that Spark and Delta name in the text of an error, such as `FAILED_JDBC` and
-    `FAILED_JDBC.CONNECTION` of `[FAILED_JDBC.CONNECTION] …`. Spark Connect, JDBC and dbt all keep that text; not all of
-    them keep the error's class."""
+    """The conditions that Spark and Delta name in the text of an error.
+
+    For `[FAILED_JDBC.CONNECTION] …` they are `FAILED_JDBC` and `FAILED_JDBC.CONNECTION`. Spark Connect, JDBC and dbt
+    all keep the text of an error, but not all of them keep its class."""
     return frozenset(name for match in _CONDITION.finditer(text) for name in (match[1], match[1] + match[2]))

@@ -1,9 +1,10 @@
 """Work on Arrow tables: in threads of this process, or in the tasks of one Spark job that exchange blocks through
 Spark's shuffle.
 
-A block is some rows of one piece that are for one task. Between tasks of a job it is encoded once where it is read and
-decoded where it is worked on: Spark moves whole blocks, it never takes a row apart. What this process can hold is done
-here, by the same functions: kernels and Arrow leave Python's lock alone, and nothing is encoded, sent or sorted.
+A block is some rows of one piece that are for one task. In a Spark job, the task that reads a block encodes it, and the
+task that works on it decodes it. Spark moves whole blocks and never takes a row apart. Rows that fit into this process
+are handled here, by the same functions. Kernels and Arrow do not hold Python's lock, so threads run in parallel, and
+no block is encoded, sent or sorted.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS_ALONE = 1 << 18
-"""Rows of which one thread takes care."""
+"""The most rows that are handled without dealing them to further threads."""
 ROWS_HERE, BYTES_HERE = 1 << 22, 1 << 28
-"""Rows, and their bytes as Parquet has them, that this process goes through itself; beyond either, memory would grow
-with them."""
+"""The most rows, and the most bytes of them in Parquet, that this process handles itself. More would need memory in
+proportion."""
 BYTES_A_TASK = 1 << 27
-"""Bytes of the rows that are dealt to one task, about: it holds a few times as much while it sorts and writes them."""
+"""The approximate bytes of the rows dealt to one task. A task needs a few times as much memory to sort and write."""
 BLOCK_ROWS, BLOCK_BYTES = 1 << 17, 32 << 20
-"""Rows and bytes of a block, if there are so many for one task, or in one file that lands."""
+"""The rows and the bytes at which a block is full. A smaller block is the rest of a task or a file."""
 
 Piece = TypeVar("Piece")
 _BLOCK = "task INT, label STRING, payload BINARY"
@@ -37,7 +38,7 @@ _ANSWER = "answer BINARY"
 
 @dataclass(frozen=True)
 class Block:
-    """Rows for a task; the label says which of its inputs they are."""
+    """Some rows for a task; the label names the input of the task that they belong to."""
 
     task: int
     label: str
@@ -45,19 +46,23 @@ class Block:
 
 
 Deal = Callable[[Piece], Iterator[Block]]
-"""From a piece to the blocks that its rows make."""
+"""A function from a piece to the blocks of its rows."""
 Labelled = Iterator[tuple[str, pa.Table]]
 Work = Callable[[int, Labelled], bytes]
-"""What becomes of a task's blocks, which come in any order."""
+"""A function from a task's number and its labelled rows, in any order, to the answer of the task."""
 
 
 def is_for_here(n_rows: int, n_bytes: int) -> bool:
-    """Whether this process goes through so many rows itself. Their bytes decide too: rows may be wide."""
+    """True if this process handles that many rows and bytes itself, without a Spark job. Wide rows have many bytes."""
     return n_rows <= ROWS_HERE and n_bytes <= BYTES_HERE
 
 
 def tasks_for(n_rows: int, n_bytes: int, rows_a_task: int, bytes_a_task: int = BYTES_A_TASK) -> int:
-    """Among how many tasks so many rows are dealt: one has to do with few rows, every thread with more."""
+    """The number of tasks for so many rows and bytes.
+
+    Few rows make as few tasks as their bytes allow. More rows that are handled in this process make at least one task
+    per thread.
+    """
     tasks = max(-(-n_bytes // bytes_a_task), 1)
     if n_rows <= ROWS_ALONE:
         return tasks
@@ -68,7 +73,7 @@ def tasks_for(n_rows: int, n_bytes: int, rows_a_task: int, bytes_a_task: int = B
 def answers(
     spark: SparkSession, pieces: Sequence[Piece], ask: Callable[[Piece], bytes], *, here: bool
 ) -> Iterator[bytes]:
-    """What `ask` says of each piece, in some order; `here`: asked in threads of this process."""
+    """The answers of `ask` for the pieces, in any order. If `here`, threads of this process ask; else a Spark job."""
     if here or not pieces:
         return in_threads(ask, pieces)
     numbered = spark.range(0, len(pieces), 1, len(pieces))
@@ -87,15 +92,15 @@ def _asked(
 def exchange(
     spark: SparkSession, pieces: Sequence[Piece], deal: Deal[Piece], n_tasks: int, work: Work, *, here: bool
 ) -> list[bytes]:
-    """What `work` says of each task that got blocks, in some order.
+    """The answers of `work` for all tasks that got blocks, in any order.
 
     Args:
-        spark: the session whose job it is.
-        pieces: what is dealt out, each by a task of its own.
-        deal: the blocks of a piece.
-        n_tasks: tasks are numbered 0 .. n_tasks - 1.
-        work: called once for each task.
-        here: all in this process; the blocks of several tasks are then kept until their task has its turn.
+        spark: the session that runs the job.
+        pieces: the inputs to deal out, each read by a task of its own.
+        deal: returns the blocks of a piece.
+        n_tasks: the number of tasks; they are numbered 0 .. n_tasks - 1.
+        work: called once for each task that got blocks.
+        here: True to do all in this process. The blocks of several tasks are then kept until their task has its turn.
     """
     if here and n_tasks == 1:
         return [work(0, ((block.label, block.rows) for piece in pieces for block in deal(piece)))]
@@ -120,7 +125,7 @@ def _dealt(
 
 
 def _gathered(blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:
-    """Blocks of one task and label together, until they are large enough to be sent."""
+    """Record batches to send: the blocks of one task and label are gathered until they are large enough."""
     waiting: dict[tuple[int, str], list[pa.Table]] = {}
     for block in blocks:
         parts = waiting.setdefault((block.task, block.label), [])
@@ -132,7 +137,7 @@ def _gathered(blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:
 
 
 def are_enough(parts: Sequence[pa.Table | pa.RecordBatch], rows: int, n_bytes: int) -> bool:
-    """Whether parts have so many rows, or so many bytes, together."""
+    """True if the parts together have at least `rows` rows, or at least `n_bytes` bytes."""
     return sum(part.num_rows for part in parts) >= rows or sum(part.nbytes for part in parts) >= n_bytes
 
 
@@ -157,7 +162,7 @@ def _worked(batches: Iterator[pa.RecordBatch], *, work: Work) -> Iterator[pa.Rec
         task = ahead[0]
         labelled = of_task(task)
         yield _answer(work(task, labelled))
-        for _ in labelled:  # what the work left over
+        for _ in labelled:  # skip the blocks that `work` has not read
             pass
 
 
@@ -173,7 +178,7 @@ def _answer(answer: bytes) -> pa.RecordBatch:
 
 
 def encoded(rows: pa.Table) -> bytes:
-    """Rows as an Arrow stream; Spark compresses what it shuffles."""
+    """The rows as an uncompressed Arrow stream: Spark compresses the blocks that it shuffles."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)

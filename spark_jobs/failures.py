@@ -1,7 +1,7 @@
-"""Failures that no module foresaw, as errors that say what happened and what to do; their tracebacks go to a file.
+"""Failures that no module foresaw, as errors that explain the failure and the next step. Tracebacks go to a file.
 
-A full disk, a worker or a JVM that was killed, a damaged file: what Python, Spark and gRPC raise of them runs to pages,
-and none of them says what it means for a run.
+Examples are a full disk, a killed worker or JVM, and a damaged file. The errors that Python, Spark and gRPC raise for
+them are pages long, and do not explain the consequences for a run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_jobs.memory import MORE_MEMORY, MemoryShort
 
 _AS_BEFORE = "published tables read as before; what a run had written beyond them does not count"
 _SENTENCE = 300
-"""Characters of what was raised that an error repeats."""
+"""The most characters of the original error's text that an error repeats."""
 
 
 class DiskFull(TidemarkError):
@@ -49,7 +49,7 @@ class WorkerDied(TidemarkError):
 
 
 class FileDamaged(TidemarkError):
-    """A file of the lake is not there, or is not what its table says. Facts: `log`."""
+    """A file of the lake is missing, or differs from what its table lists. Facts: `log`."""
 
     code = "file_damaged"
 
@@ -67,15 +67,17 @@ class CatalogLost(TidemarkError):
 
 
 class Unexpected(TidemarkError):
-    """Something that nobody foresaw. Facts: `log`."""
+    """A failure of no known kind. Facts: `log`."""
 
     code = "unexpected"
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The error for a kind of failure, what it says, and how the failure is told: by the number of an error of the
-    operating system, by a condition of Spark or Delta, or by what a program says that names neither."""
+    """A kind of failure: the error to raise for it, the parts of that error's sentence, and the marks of the failure.
+
+    The marks are error numbers of the operating system, conditions of Spark or Delta, and texts of programs that name
+    neither."""
 
     error: type[TidemarkError]
     expected: str
@@ -86,8 +88,8 @@ class _Kind:
     texts: re.Pattern[str] | None = None
 
     def is_told_by(self, text: str) -> bool:
-        """Whether a text, of one line or many, tells of such a failure. Java and Rust repeat the system's own words for
-        the number of an error."""
+        """True if a text, of one line or many, has a mark of this kind of failure. For error numbers that mark is the
+        operating system's own message, since Java and Rust repeat it."""
         if self.conditions & conditions_in(text) or any(os.strerror(number) in text for number in self.numbers):
             return True
         return self.texts is not None and self.texts.search(text) is not None
@@ -115,7 +117,7 @@ _KINDS = [
         "none left",
         "give the JVM more (TIDEMARK_HEAP), or run fewer drops at once; then `tidemark up`, and do the same again",
         numbers=(errno.ENOMEM,),
-        # Spark Connect gives the message of Java's error, and not always its class
+        # Spark Connect passes on the message of Java's error, but not always its class
         texts=re.compile(r"OutOfMemoryError|Java heap space|GC overhead limit exceeded"),
     ),
     _Kind(
@@ -148,7 +150,7 @@ _KINDS = [
         "that somebody has removed it, or a part of it",
         "the server is started anew by itself, and makes the names again from the lake; `tidemark up` waits until it"
         " serves; then do the same again",
-        # Hive passes on what Derby says of a file of its own that is away, or its state alone
+        # for a missing file of Derby's, Hive passes on Derby's message, or only its SQL state
         texts=re.compile(r"MetaException.*Container \S+ (not found|cannot be opened)|ERROR 40XD2", re.DOTALL),
     ),
     _Kind(
@@ -160,14 +162,17 @@ _KINDS = [
             {"FAILED_READ_FILE", "DELTA_FILE_NOT_FOUND", "DELTA_LOG_FILE_NOT_FOUND", "DELTA_VERSIONS_NOT_CONTIGUOUS"}
             | {"DELTA_STATE_RECOVER_ERROR", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"}
         ),
-        # what Spark's reader of Parquet says, and what pyarrow does
+        # the messages of Spark's Parquet reader, and of pyarrow
         texts=re.compile(r"is not a Parquet file|Parquet magic bytes not found"),
     ),
 ]
 
 
 def explained(error: BaseException, settings: Settings) -> TidemarkError:
-    """What `error`, or what it came from, means. A `TidemarkError` says so itself."""
+    """The `TidemarkError` that explains `error`.
+
+    It is the first `TidemarkError` among `error` and its causes, else the error of a known kind of failure, else
+    `Unexpected`. For the latter two, the traceback is written to a log file."""
     known = recognized(error, settings)
     if known is not None:
         return known
@@ -182,7 +187,7 @@ def explained(error: BaseException, settings: Settings) -> TidemarkError:
 
 
 def recognized(error: BaseException, settings: Settings) -> TidemarkError | None:
-    """The same for failures of a known kind; None for others, of which nothing is written."""
+    """The `TidemarkError` that explains a failure of a known kind; None, and no log file, for any other failure."""
     chain = list(_chain(error))
     own = next((link for link in chain if isinstance(link, TidemarkError)), None)
     if own is not None:
@@ -200,14 +205,15 @@ def recognized(error: BaseException, settings: Settings) -> TidemarkError | None
 
 
 def recognized_in(message: str) -> tuple[str, str] | None:
-    """The line of another program's message that tells of a failure of a known kind, and what to do then; None
-    without one."""
+    """The line of another program's message that has the mark of a known kind of failure, and the next step for it.
+
+    None if no line has one."""
     kind, line = _kind_in([message])
     return None if kind is None else (line, kind.next_step)
 
 
 def _kind_in(texts: Sequence[str]) -> tuple[_Kind | None, str]:
-    """The first kind that any of the texts tells of, and the line that does."""
+    """The first kind of failure that any of the texts has a mark of, and the line with that mark; else (None, "")."""
     for kind in _KINDS:
         for text in texts:
             if kind.is_told_by(text):
@@ -229,14 +235,14 @@ def _text(error: BaseException) -> str:
 
 
 def _sentence(text: str, kind: _Kind | None = None) -> str:
-    """The line that says it, without the pages around."""
+    """The line of `text` that has the mark of `kind`, else the first line; cut after `_SENTENCE` characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = next((line for line in lines if kind and kind.is_told_by(line)), lines[0] if lines else text)
     return said if len(said) <= _SENTENCE else f"{said[:_SENTENCE]}…"
 
 
 def _written(error: BaseException, settings: Settings) -> Path | str:
-    """The file that the traceback went to; where the disk is full, a word in its place."""
+    """Write the traceback to a file and return its path; if the file cannot be written, return a phrase instead."""
     path = settings.logs_dir / "failures" / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.log"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

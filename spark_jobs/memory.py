@@ -1,4 +1,4 @@
-"""The memory that is left on this machine, or in this container, and the refusal of rows that would not fit into it."""
+"""The memory left on this machine, or in this container, and the refusal of rows that would not fit into it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pyarrow as pa
 from spark_jobs.errors import TidemarkError
 
 TIMES = 4
-"""Times the bytes of its rows that a task holds at most while it sorts and writes them, the rows among them."""
+"""The most memory that a task takes while it sorts and writes its rows, as a multiple of their bytes, them included."""
 LOOK_BYTES = 16 << 20
-"""Bytes after which a task that takes in rows looks again how much is left."""
+"""The bytes of rows that a task takes in before it checks again how much memory is left."""
 MORE_MEMORY = (
     "give the machine or container more memory, or run when less else runs on it; then do the same again: a run goes on"
     " where it was"
 )
-"""The way on."""
+"""The next step that an error for too little memory recommends."""
 MIB = 1 << 20
 _CGROUP = Path("/sys/fs/cgroup")
 Given = TypeVar("Given")
@@ -32,11 +32,11 @@ class MemoryShort(TidemarkError):
 
 
 def with_room(given: Iterable[Given], table_of: Callable[[Given], pa.Table]) -> Iterator[Given]:
-    """Pass on the rows of a task that holds all of them before it sorts and writes them.
+    """Pass on `given`, and check on the way that the task has the memory to sort and write all rows passed so far.
 
     Raises:
-        MemoryShort: what is still to come would not fit. It is raised before the system has to swap, or to kill a
-            process.
+        MemoryShort: sorting and writing them would need more memory than is left. It is raised before the system has
+            to swap, or to kill a process.
     """
     held = looked_at = 0
     for each in given:
@@ -61,11 +61,11 @@ def _expect_room(needed: int) -> None:
 
 
 def bytes_left() -> int:
-    """Bytes that a process may still take without swapping: of the machine, or of the container where that has less."""
+    """The bytes that a process may still take without swapping: the lesser of the machine's and the container's."""
     left = int(psutil.virtual_memory().available)
     try:
         most, used = (_CGROUP.joinpath(name).read_text().strip() for name in ("memory.max", "memory.current"))
         reclaimable = dict(line.split() for line in _CGROUP.joinpath("memory.stat").read_text().splitlines())
-    except OSError:  # not in a container, or one of another kind
+    except OSError:  # not in a container, or in one without cgroup v2
         return left
     return left if most == "max" else min(left, int(most) - int(used) + int(reclaimable.get("inactive_file", 0)))

@@ -1,6 +1,6 @@
-"""Words that every layer shares: the stages of a run, frontiers, updates' order, and the tick.
+"""Definitions that every layer shares: the stages of a run, findings, frontiers, and the tick.
 
-Standard library only, so that kernels, Spark adapters and DAG files can all import it.
+The module imports only the standard library, so that kernels, Spark adapters and DAG files can all import it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ STAGES = ("land", "seal", "window", "compact", "publish")
 """The stages of a run, in their order; each ends with its gate."""
 FIRST, LAST = STAGES[0], STAGES[-1]
 STAGED = ("window", "compact")
-"""Stages whose rows a publication makes visible; what they wrote counts only until the trace moves again."""
+"""The stages whose rows a publication makes visible. Rows not yet published are void once the trace moves again."""
 
 Verdict = Literal["ok", "warning", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that an examination looked at: `what`, what was found, and what to do where it is not ok."""
+    """One thing that an examination looked at: its name, what was found, and what to do if the verdict is not ok."""
 
     what: str
     verdict: Verdict
@@ -29,7 +29,7 @@ class Finding:
 
 
 TICKS_PER_SECOND = 1_000_000
-"""Pipeline times are int64 microseconds since 1970-01-01T00:00:00Z; one tick is one microsecond."""
+"""The ticks of a second. Pipeline times are int64 microseconds since 1970-01-01T00:00:00Z; a tick is a microsecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class Frontier:
         return [] if self.time is None else [self.time]
 
     def admits(self, time: int) -> bool:
-        """Whether `time` is at or beyond this frontier."""
+        """True if `time` is at or beyond this frontier."""
         return self.time is not None and self.time <= time
 
     def forward(self, time: int) -> int:
-        """`time` forwarded to this frontier: the greater of both; the empty frontier leaves `time` alone."""
+        """`time` forwarded to this frontier: the greater of the two; `time` itself if the frontier is empty."""
         return time if self.time is None else max(time, self.time)
 
     def __le__(self, other: Frontier) -> bool:
@@ -87,11 +87,11 @@ class Frontier:
 
 
 RANGE_RUN = "drops__"
-"""What the ids of Airflow's runs begin with that `tidemark backfill` starts; the range and the backfill follow."""
+"""The prefix of the ids of the Airflow runs that `tidemark backfill` starts; the range and the backfill follow it."""
 
 
 def is_backfill(run_id: str) -> bool:
-    """Whether a run in Airflow is part of a backfill, of `tidemark` or of Airflow's own."""
+    """True if a run in Airflow is part of a backfill, either of `tidemark backfill` or of Airflow's own."""
     return run_id.startswith((RANGE_RUN, "backfill__"))
 
 

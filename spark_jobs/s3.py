@@ -1,7 +1,7 @@
 """S3 as Spark, `deltalake` and Arrow reach it: one set of environment variables, `AWS_…`, for all three.
 
-Each reads the keys from the environment by itself, in the process that asks. What they do not agree on is said here:
-how Spark names the endpoint and the region, and that `deltalake` has to be allowed to speak HTTP.
+Each of the three reads the keys from the environment by itself, in the process that uses it. This module handles their
+differences: Spark has its own names for the endpoint and the region, and `deltalake` uses HTTP only if allowed to.
 """
 
 from __future__ import annotations
@@ -20,52 +20,52 @@ _SPARKS = {
     "secret.key": "AWS_SECRET_ACCESS_KEY",
     "session.token": "AWS_SESSION_TOKEN",
 }
-"""Spark's settings of S3 below `spark.hadoop.fs.s3a`, and what they are called in the environment."""
+"""Spark's settings of S3 below `spark.hadoop.fs.s3a` -> the environment variables with the same content."""
 SPARKS_SETTINGS = tuple(_PREFIX + name for name in _SPARKS)
-"""Those from which `options_of` works out what `deltalake` needs."""
+"""The full names of the Spark settings that `options_of` reads."""
 
 
 def is_s3(place: str) -> bool:
-    """Whether a path or URI is in S3."""
+    """True if a path or URI is in S3."""
     return urlsplit(place).scheme in _SCHEMES
 
 
 def with_scheme(place: str, scheme: str) -> str:
-    """A place in S3 as `scheme` names it: Spark knows `s3a`, `deltalake` and Arrow `s3`; any other place as it is."""
+    """A place in S3 with another scheme: Spark needs `s3a`; `deltalake` and Arrow need `s3`. Other places as given."""
     return f"{scheme}:{place.partition(':')[2]}" if is_s3(place) else place
 
 
 def region() -> str | None:
-    """The region that the environment names."""
+    """The region of S3 from `AWS_REGION`, else from `AWS_DEFAULT_REGION`; None if neither is set."""
     return os.environ.get(_REGION) or os.environ.get("AWS_DEFAULT_REGION")
 
 
 def endpoint() -> str | None:
-    """The server that the environment names, as a URL; None: Amazon's own."""
+    """The URL of the S3 server from `AWS_ENDPOINT_URL`; None for Amazon's own."""
     return os.environ.get(_ENDPOINT) or None
 
 
 def spark_settings(scratch: str) -> dict[str, str]:
-    """What Spark needs beside the environment, where the keys are left.
+    """The settings of S3 that Spark needs. They have no keys, which Spark reads from the environment.
 
     Args:
-        scratch: folder in which uploads wait.
+        scratch: the folder that uploads are buffered in.
     """
     settings = {
         "buffer.dir": scratch,
-        # the stream that reads ahead by itself takes a library more, and knows nothing of what pyarrow has read
+        # the stream that prefetches needs one more library, and does not know what pyarrow has already read
         "input.stream.type": "classic",
     }
     if of_region := region():
         settings["endpoint.region"] = of_region
     if server := endpoint():
-        # a server of one's own has no host name for each bucket
+        # a self-hosted server has no host name per bucket
         settings |= {"endpoint": server, "path.style.access": "true"}
     return {_PREFIX + name: value for name, value in settings.items()}
 
 
 def options_of(sparks: Mapping[str, str]) -> dict[str, str]:
-    """What `deltalake` needs where Spark has these settings; what is not among them it reads from the environment."""
+    """The options of `deltalake` that equal these settings of Spark. For others, `deltalake` reads the environment."""
     options = {name: value for theirs, name in _SPARKS.items() if (value := sparks.get(_PREFIX + theirs))}
     if _ENDPOINT in options and "://" not in options[_ENDPOINT]:
         options[_ENDPOINT] = f"https://{options[_ENDPOINT]}"
@@ -73,7 +73,7 @@ def options_of(sparks: Mapping[str, str]) -> dict[str, str]:
 
 
 def environment_options(place: str) -> dict[str, str]:
-    """What `deltalake` needs beside the environment to open what is at a path or URI."""
+    """The options that `deltalake` needs, beside the environment, to open the table at a path or URI."""
     return _plain_http(endpoint()) if is_s3(place) else {}
 
 

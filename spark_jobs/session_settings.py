@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def session_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Let the session have these settings in the block, and afterwards those that it had before."""
+    """Give the session these settings for the block; afterwards restore the ones that it had before."""
     before = {name: spark.conf.get(name, None) for name in wanted}
     for name, value in wanted.items():
         spark.conf.set(name, value)

@@ -1,4 +1,4 @@
-"""Work in threads of this process, for what leaves Python's lock alone: Arrow, numpy, compiled kernels, and waiting."""
+"""Threads of this process, for work that does not hold Python's lock: Arrow, numpy, compiled kernels, and waiting."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-"""As many as there are processors for this process."""
+"""The number of threads: one for each processor that this process may use."""
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")
 
 
 def in_threads(do: Callable[[Given], Result], given: Sequence[Given]) -> Iterator[Result]:
-    """The results in order; the first error is raised once all threads have ended."""
+    """The results of `do` for all of `given`, in order. The first error is raised once all threads have ended."""
     if len(given) < 2 or THREADS == 1:
         return iter([do(each) for each in given])
     with ThreadPoolExecutor(THREADS) as threads:

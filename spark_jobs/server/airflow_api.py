@@ -14,7 +14,7 @@ from spark_jobs.server.airflow_parts import ADMIN, admin_password
 from spark_jobs.server.listeners import traced
 
 PAGE = 100
-"""Runs that are asked for at a time: Airflow gives no more, whatever it is asked (its `maximum_page_limit`)."""
+"""The number of runs requested per page. Airflow returns no more, whatever the request (its `maximum_page_limit`)."""
 
 
 class AirflowRefused(TidemarkError):
@@ -28,7 +28,7 @@ class AirflowApi:
 
     def __init__(self, settings: Settings, *, timeout_s: float = 60.0) -> None:
         self._settings = settings
-        # trust_env: a proxy of the environment must not see calls to this machine
+        # trust_env=False: a proxy of the environment must not see calls to this machine
         self._client = httpx.Client(base_url=settings.airflow_url, timeout=timeout_s, trust_env=False)
 
     def get(self, path: str, **parameters: Any) -> Any:
@@ -44,8 +44,8 @@ class AirflowApi:
         return self._call("PATCH", path, json=body)
 
     def runs(self, dag: str, **filters: Any) -> Iterator[dict[str, Any]]:
-        """Every run of a DAG that the filters let through, the oldest first, whatever their number; also where some
-        come or end meanwhile. Raises `AirflowRefused`."""
+        """All runs of a DAG that match the filters, oldest first, page by page. Runs may begin or end meanwhile.
+        Raises `AirflowRefused`."""
         cursor: str | None = ""
         while cursor is not None:
             page = self.get(f"dags/{dag}/dagRuns", **filters, order_by="id", limit=PAGE, cursor=cursor)

@@ -1,4 +1,4 @@
-"""Airflow's own database, kept small: its records of old runs leave, as old logs do."""
+"""The cleaning of Airflow's own database: records of old runs are deleted, as old logs are."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from spark_jobs.config import Settings
 from spark_jobs.server.airflow_parts import airflow_environment
 
 TABLES = ("asset_event", "callback", "dag_run", "job", "log", "revoked_token", "task_reschedule")
-"""What is cleaned, each with what hangs on it: of `dag_run` that is tasks, their tries, XComs and deadlines. The newest
-scheduled run of each DAG stays. Left out are DAGs and their versions, import errors and triggers: those that are in use
-may be old."""
+"""The tables that are cleaned, each with its dependent rows: for `dag_run` tasks, their tries, XComs and deadlines. The
+newest scheduled run of each DAG is kept. DAGs and their versions, import errors and triggers are not cleaned, since old
+ones may be in use."""
 
 LEAST_DAYS = 30
-"""Airflow's command asks no run whether it is still on its way; none waits for its files or sources for so long."""
+"""The least age in days of records to delete. Airflow's command also deletes runs under way, but none takes so long."""
 
 BATCH = 10_000
-"""Rows that are deleted at a time: Airflow goes on meanwhile."""
+"""The number of rows deleted at a time, so that Airflow can go on meanwhile."""
 
 PATIENCE_S = 3600.0
 
@@ -27,8 +27,9 @@ _FOUND = re.compile(r"^Found (\d+) rows", re.MULTILINE)
 
 
 def clean(settings: Settings) -> tuple[str, str]:
-    """Remove from Airflow's database what is older than logs may be; returns what was done, and what somebody has to do
-    about it (nothing: an empty text)."""
+    """Delete the records in Airflow's database that are older than `log_retention_days`, and at least `LEAST_DAYS`.
+
+    Returns a sentence about the result, and the next step for a person (empty if there is none)."""
     days = max(settings.log_retention_days, LEAST_DAYS)
     before = datetime.now(UTC) - timedelta(days=days)
     arguments = [
@@ -37,7 +38,7 @@ def clean(settings: Settings) -> tuple[str, str]:
         *("--batch-size", str(BATCH)),
         *("--yes", "--skip-archive", "--error-on-cleanup-failure"),
     ]
-    # a task of Airflow's may not use its database; this is no task's work, and gets the environment of Airflow's parts
+    # Airflow forbids tasks to use its database; this is no task's work, so it gets the environment of Airflow's parts
     environment = airflow_environment(settings)
     environment.pop("_AIRFLOW_PROCESS_CONTEXT", None)
     command = [sys.executable, "-m", "airflow", "db", "clean", *arguments]
@@ -53,6 +54,6 @@ def clean(settings: Settings) -> tuple[str, str]:
 
 
 def _by_hand(arguments: list[str]) -> str:
-    """What shows what is wrong."""
+    """The next step if cleaning failed: the command by which a person sees the reason."""
     shown = " ".join(f"'{each}'" if ":" in each else each for each in arguments)
     return f"`tidemark airflow db clean {shown} --verbose` says why"

@@ -1,6 +1,6 @@
 """Airflow's four processes, with a local executor, bound to the loopback, with a login; their database is `postgres`.
 
-`airflow standalone` is not used: ended by its process id it leaves its scheduler, workers and API server behind.
+`airflow standalone` is not used: if its process is ended, its scheduler, workers and API server stay behind.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ MIGRATION = "airflow-migrate"
 SCHEDULER = "airflow-scheduler"
 API_SERVER = "airflow-api-server"
 PARTS = (API_SERVER, SCHEDULER, "airflow-dag-processor", "airflow-triggerer")
-"""They end from the last to the first: the scheduler's tasks tell the API server what became of them."""
+"""Airflow's processes. They are ended from the last to the first: tasks report their end to the API server."""
 
 ADMIN = "admin"
 
 GRACE_S = 20.0
-"""The scheduler lets its running tasks end; after this they are ended, and Airflow retries them at the next start."""
+"""The seconds in which the scheduler lets running tasks end. Then they are killed, and Airflow retries them at the next
+start."""
 
 _IMPORTED_BY_TASKS = ("spark_jobs.jobs.stage", "great_expectations", "dbt.cli.main")
-"""What takes a task seconds to import; the executor's workers are forks of the scheduler, and share its memory."""
+"""The modules that take a task seconds to import. The scheduler imports them, and the executor's workers, being its
+forks, share its memory."""
 
 _ARGUMENTS = {
     API_SERVER: ("api-server", "--workers", "1"),
-    # the tasks' logs lie on this disk; a server for them would listen on a port of its own, on all interfaces
+    # the tasks' logs are on this disk; a server for them would listen on a port of its own, on all interfaces
     SCHEDULER: ("scheduler", "--skip-serve-logs"),
     "airflow-dag-processor": ("dag-processor",),
     "airflow-triggerer": ("triggerer", "--skip-serve-logs"),
@@ -61,7 +63,7 @@ def airflow_part(settings: Settings, name: str) -> Part:
 
 
 def airflow_environment(settings: Settings) -> dict[str, str]:
-    """The environment of every Airflow process, and of anyone who calls Airflow's command line on this installation."""
+    """The environment of all Airflow processes, and of calls of Airflow's command line for this installation."""
     keys = _secrets(settings)
     database = settings.airflow_database_url or postgres.database_url(settings)
     return {
@@ -70,9 +72,9 @@ def airflow_environment(settings: Settings) -> dict[str, str]:
         **_TELEMETRY_OFF,
         "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
         "NO_PROXY": ",".join(filter(None, [os.environ.get("NO_PROXY"), "localhost", "127.0.0.1"])),
-        # Airflow's processes give themselves titles, which would write over the environment, and its marker, otherwise
+        # Airflow's processes set their titles, which would otherwise overwrite their environment, the marker included
         "SPT_NOENV": "1",
-        # a task ends without Python's own end, and dbt's locks with it: nothing leaks, though Python warns
+        # a task ends without Python's cleanup of dbt's locks: nothing leaks, though Python warns
         "PYTHONWARNINGS": ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker"])),
         "AIRFLOW_HOME": str(settings.airflow_home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(settings.dags),
@@ -95,22 +97,22 @@ def airflow_environment(settings: Settings) -> dict[str, str]:
         "AIRFLOW__API__SECRET_KEY": keys["api_secret_key"],
         "AIRFLOW__API_AUTH__JWT_SECRET": keys["jwt_secret"],
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(settings.logs_dir / "airflow"),
-        # seconds between two looks at what can start; a run has five tasks after one another (Airflow: 1)
+        # seconds between two looks for tasks that can start; a run has five tasks, one after another (Airflow: 1)
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
-        # seconds without a sign of a task's life until it counts as failed, and between looks for tasks that a killed
-        # scheduler had queued (Airflow: 300 each); after a crash or a reboot runs go on that much sooner
+        # seconds until a task without a heartbeat counts as failed, and between two looks for tasks that a killed
+        # scheduler had queued (Airflow: 300 each); so runs go on sooner after a crash or a reboot
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
-        # Airflow opens the logs of tasks to its group, whatever the umask
+        # Airflow makes the logs of tasks readable for its group, whatever the umask
         "AIRFLOW__LOGGING__FILE_TASK_HANDLER_NEW_FOLDER_PERMISSIONS": "0o700",
         "AIRFLOW__LOGGING__FILE_TASK_HANDLER_NEW_FILE_PERMISSIONS": "0o600",
-        # seconds; a new source file becomes a DAG without a long wait (Airflow: 300)
+        # seconds between two looks for new DAGs, so that a new source file soon has one (Airflow: 300)
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "20",
     }
 
 
 def _dags_of_plugins(settings: Settings) -> dict[str, str]:
-    """The setting that lets Airflow read a team's own DAGs beside ours, where there are any."""
+    """The setting by which Airflow also reads a team's own DAGs; empty if there is no folder of them."""
     folder = None if settings.plugins is None else settings.plugins / "dags"
     if folder is None or not folder.is_dir():
         return {}
@@ -123,26 +125,26 @@ def _dags_of_plugins(settings: Settings) -> dict[str, str]:
 
 
 def _lineage(settings: Settings) -> dict[str, str]:
-    """The settings of Airflow's own integration with OpenLineage, where it is wanted."""
+    """The settings of Airflow's own integration with OpenLineage; empty if lineage is not configured."""
     if settings.lineage is None:
         return {}
     return {
         "AIRFLOW__OPENLINEAGE__CONFIG_PATH": str(settings.lineage),
         "AIRFLOW__OPENLINEAGE__NAMESPACE": settings.lineage_namespace,
-        # code may hold what is nobody else's business, and says nothing of data
+        # source code may be confidential, and has no information about data
         "AIRFLOW__OPENLINEAGE__DISABLE_SOURCE_CODE": "True",
     }
 
 
 def is_migrated(settings: Settings) -> bool:
-    """Whether this Airflow has already brought this database up to date; asking Airflow itself takes 10 s."""
+    """True if this version of Airflow has already migrated this database. Asking Airflow itself would take 10 s."""
     with contextlib.suppress(FileNotFoundError):
         return _migration_stamp(settings).read_text() == _migration_key(settings)
     return False
 
 
 def note_migrated(settings: Settings) -> None:
-    """Remember that the migration has run."""
+    """Record that this version of Airflow has migrated this database."""
     _migration_stamp(settings).write_text(_migration_key(settings))
 
 
@@ -151,7 +153,7 @@ def _migration_stamp(settings: Settings) -> Path:
 
 
 def _migration_key(settings: Settings) -> str:
-    """Airflow's version and the database, as a hash, since its URL may hold a password."""
+    """Airflow's version, and a hash of the database's URL or identity: a URL may contain a password."""
     database = settings.airflow_database_url or postgres.identity(settings)
     return f"{metadata.version('apache-airflow-core')} {hashlib.sha256(database.encode()).hexdigest()}"
 
@@ -166,7 +168,7 @@ _TELEMETRY_OFF: Mapping[str, str] = {
 
 
 def password_file(settings: Settings) -> Path:
-    """Where the UI's login is kept: JSON (mode 0600), user → password."""
+    """The file of the UI's login: JSON (mode 0600), user → password."""
     return settings.airflow_home / "passwords.json"
 
 
@@ -179,7 +181,7 @@ def admin_password(settings: Settings) -> str:
 
 
 def set_up_at(settings: Settings) -> datetime | None:
-    """When Airflow was set up for this installation; None if it was not."""
+    """The time at which Airflow was set up for this installation; None if it was not."""
     try:
         return datetime.fromtimestamp(_secrets_file(settings).stat().st_mtime, UTC)
     except FileNotFoundError:
@@ -191,7 +193,8 @@ def _secrets_file(settings: Settings) -> Path:
 
 
 def _secrets(settings: Settings) -> dict[str, str]:
-    """Airflow's keys, the same for all its processes; generated at the first start, kept in a file of mode 0600."""
+    """Airflow's keys, the same for all its processes. They are generated at the first start and kept in a file of mode
+    0600."""
     from cryptography.fernet import Fernet
 
     admin_password(settings)

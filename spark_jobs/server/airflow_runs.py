@@ -1,4 +1,4 @@
-"""The runs of a source that Airflow has under way, asked of its REST API by a run that Airflow did not start."""
+"""The runs of a source that are under way in Airflow, as a run outside Airflow learns them from its REST API."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from spark_jobs.sources.dag_runs import MANUAL, DagRun
 from spark_jobs.sources.quantities import instant_at, parse_instant
 
 UNDER_WAY = ("queued", "running")
-"""States of a DAG run that has not ended."""
+"""The states of a DAG run that has not ended."""
 
 
 class AirflowRuns:
-    """The runs of one DAG. Where no Airflow runs here, none is on; one that does not answer now, since it is too busy
-    or on its way up again, is waited for.
+    """The runs of one DAG. Without an Airflow under this home, no run is under way. An Airflow that does not answer,
+    since it is busy or restarting, is waited for: its runs count as under way.
 
-    `drops` are its source's; without them, for what goes before every drop, no run is earlier.
+    `drops` is the schedule of the DAG's source. It is None for work that comes before every drop; then no run is
+    earlier.
     """
 
     def __init__(self, settings: Settings, dag: str, drops: Schedule | None) -> None:
@@ -34,7 +35,7 @@ class AirflowRuns:
         self._remark = ""
 
     def is_on(self, run_id: str) -> bool:
-        """Whether the run has not ended; a run that Airflow does not know any more has."""
+        """True if the run has not ended, as far as is known. A run that Airflow no longer lists has ended."""
         self._remark = ""
         try:
             run = self._ask(lambda api: api.get(f"dags/{self._dag}/dagRuns/{run_id}"))
@@ -48,12 +49,14 @@ class AirflowRuns:
         return True
 
     def remark(self) -> str:
-        """That Airflow did not answer, or that the run's DAG is paused."""
+        """The remark on the last `is_on`: Airflow did not answer, or the run's DAG is paused; else empty."""
         return self._remark
 
     def earlier_run(self, lo_us: int) -> str | None:
-        """The name of a run that has not ended and whose drops begin before `lo_us`. Those of a paused DAG do not
-        count, since they do not get on."""
+        """A description of a run that has not ended and whose drops begin before `lo_us`, in microseconds; else None.
+
+        Runs of a paused DAG do not count, since they make no progress. If Airflow does not answer, the description
+        says so."""
         if self._drops is None:
             return None
         try:
@@ -70,12 +73,16 @@ class AirflowRuns:
         return None
 
     def _is_paused(self) -> bool:
-        """Whether the DAG's runs do not get on: it is paused, or Airflow does not know it."""
+        """True if the DAG's runs make no progress: the DAG is paused, or Airflow does not have it."""
         dag = self._ask(lambda api: api.get(f"dags/{self._dag}"))
         return dag is None or bool(dag["is_paused"])
 
     def _ask(self, question: Callable[[AirflowApi], Any]) -> Any:
-        """What the API says; None where there is no Airflow, or it does not know of such a thing."""
+        """The API's answer to `question`; None if there is no Airflow, or Airflow has no such DAG or run.
+
+        Raises:
+            _NoAnswerYet: Airflow runs, and does not answer or reports an error of its own.
+        """
         if not password_file(self._settings).exists():
             return None
         try:
@@ -91,11 +98,11 @@ class AirflowRuns:
 
 
 class _NoAnswerYet(Exception):
-    """Airflow is there, and busy or on its way up again."""
+    """Airflow runs, but is busy or restarting."""
 
 
 def drops_of_run(run: dict[str, Any], drops: Schedule) -> range:
-    """The drops of a run as its tasks read them; none where it names none, since they refuse it."""
+    """The drops of a run, as its tasks compute them; empty if the run names none, since its tasks refuse that."""
     conf = run["conf"] or {}
     lo, hi, date = run["data_interval_start"], run["data_interval_end"], run["logical_date"]
     taken = DagRun(

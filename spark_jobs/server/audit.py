@@ -1,8 +1,8 @@
-"""The audit of packages: which of pip-audit's findings have a fix. Those end `make audit` with an error.
+"""The audit of packages: findings of pip-audit that have a fix end `make audit` with an error.
 
     python -m spark_jobs.server.audit FINDINGS.json [--if-reachable]        # what `make audit` calls
 
-pip-audit knows no severity, so every finding with a fix counts; one without is told, and can't be acted upon.
+pip-audit has no severities, so every finding with a fix counts. A finding without a fix is only printed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 
 def findings(report: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Vulnerabilities in pip-audit's JSON report, those that have a fix and those that have none, a line each.
+    """The vulnerabilities in pip-audit's JSON report, one line each: those with a fix, and those without.
 
     Raises:
-        ValueError: packages were skipped, so that nothing is known of them.
+        ValueError: pip-audit skipped packages, so their vulnerabilities are unknown.
     """
     skipped = [package["name"] for package in report["dependencies"] if "skip_reason" in package]
     if skipped:
@@ -35,8 +35,10 @@ def findings(report: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def verdict(path: Path, *, if_reachable: bool) -> tuple[str, bool]:
-    """What to print of pip-audit's report at `path`, and whether it lets a build pass. Where nothing is known of the
-    packages, since no advisory could be read, a build passes only `if_reachable`: if it asks for no more than that."""
+    """The text to print about pip-audit's report at `path`, and True if a build passes with this report.
+
+    If the report is missing or incomplete, since advisories could not be read, a build passes only if `if_reachable`.
+    """
     try:
         fixable, others = findings(json.loads(path.read_text()))
     except (FileNotFoundError, ValueError) as error:

@@ -1,8 +1,8 @@
 """Backfills through Airflow: runs of a source's DAG that take many drops each, one after another, watched until they
 have ended.
 
-What a backfill is to do lies in a file under home, what of it is done is asked of Airflow: whoever goes on with it
-meets the runs that are there, also one that has gone on since.
+The plan of a backfill is kept in a file under home; its progress is asked of Airflow. So a resumed backfill takes the
+existing runs into account, also a run that has progressed since.
 """
 
 from __future__ import annotations
@@ -29,31 +29,32 @@ from spark_jobs.sources.dag_runs import FAILURE, REJECTED
 
 POLL_S = 1.0
 DAG_WAIT_S = 120.0
-"""How long a DAG may take to appear after its file did: Airflow looks for new files every few seconds."""
+"""The seconds in which the DAG of a new file must appear: Airflow looks for new files every few seconds."""
 
 AWAY_S = 120.0
-"""How long Airflow may be away; a server that was killed is back within 40."""
+"""The seconds for which Airflow may be away. A server that was killed is back within 40."""
 
 PATIENCE_S = 30.0
-"""How long a run may be queued, or Airflow away, until people are told; as often the DAG is asked about, too."""
+"""The seconds for which a run may be queued, or Airflow away, before people are informed. The DAG of a run under way is
+looked at in this interval, too."""
 
 
 class DagPaused(TidemarkError):
-    """Runs of a paused DAG don't get on, and to unpause it would start runs that nobody asked for. Facts: `dag`."""
+    """Runs of a paused DAG make no progress, and unpausing it would start runs that nobody asked for. Facts: `dag`."""
 
     code = "dag_paused"
 
 
 class BackfillFailed(TidemarkError):
-    """A run of a backfill failed. Facts: `dag`, `runs` (run id -> state), `run` that failed, `stage` and `error` of its
-    first failed task; None where Airflow does not say."""
+    """A run of a backfill failed. Facts: `dag`, `runs` (run id -> state), `run` (the failed one), `stage` and `error`
+    of its first failed task (None where Airflow has no answer)."""
 
     code = "backfill_failed"
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The drops of one run: the labels of the first and the last, how many they are, and their files' bytes."""
+    """The drops of one run: the labels of the first and the last, the number of drops, and the bytes of their files."""
 
     first: str
     last: str
@@ -63,7 +64,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """What a backfill is to do; `identity` tells it from all others of the source."""
+    """The plan of a backfill; `identity` distinguishes it from all other backfills of the source."""
 
     source: str
     slices: tuple[Slice, ...]
@@ -72,7 +73,7 @@ class Backfill:
     accept_definition: bool = False
 
     def run_id(self, number: int, attempt: int = 1) -> str:
-        """The id of the run of a slice."""
+        """The id of the run of the slice with this number, in its given attempt."""
         each = self.slices[number]
         again = f"__{attempt}" if attempt > 1 else ""
         return f"{RANGE_RUN}{each.first}__{each.last}__{self.identity}{again}"
@@ -80,8 +81,8 @@ class Backfill:
 
 @dataclass(frozen=True, slots=True)
 class SliceRun:
-    """A slice and its newest run: `state` is Airflow's, or `waiting` before there is one; `rows` is what it landed,
-    `attempt` how often it was started."""
+    """A slice and its newest run. `state` is Airflow's, or `waiting` if there is no run yet. `rows` is the number of
+    rows that the run landed, `attempt` the number of starts."""
 
     slice: Slice
     run_id: str
@@ -92,19 +93,19 @@ class SliceRun:
 
     @property
     def under_way(self) -> bool:
-        """Whether Airflow has begun it, or will."""
+        """True if Airflow runs it, or has it in the queue."""
         return self.state in ("queued", "running")
 
 
 def new_backfill(
     source: str, slices: Sequence[Slice], *, pass_gap: bool = False, accept_definition: bool = False
 ) -> Backfill:
-    """A backfill of these slices."""
+    """A backfill of these slices, with an identity made of the present time."""
     return Backfill(source, tuple(slices), pass_gap, f"{datetime.now(UTC):%Y%m%dT%H%M%S}", accept_definition)
 
 
 def last_backfill(settings: Settings, source: str) -> Backfill:
-    """The backfill of the source that was begun last. Raises `ParameterError` where there was none."""
+    """The backfill of the source that was begun last. Raises `ParameterError` if there is none."""
     try:
         content = json.loads(_file(settings, source).read_text())
     except FileNotFoundError:
@@ -128,21 +129,23 @@ def carry_out(
     on_look: Callable[[list[SliceRun]], None] = lambda _: None,
     on_wait: Callable[[str], None] = lambda _: None,
 ) -> list[SliceRun]:
-    """Run every slice that has not succeeded, one after another, and wait until the last has ended; once asked to stop,
-    until the present one has. Who stops waiting leaves the present run to Airflow. Once it is not refused, the backfill
-    is the one that can be gone on with.
+    """Run every slice that has not succeeded, one after another, and wait until the last run has ended.
 
-    `on_look` is told how all stand, about once a second; `on_wait` what the present run waits for where Airflow does
-    not get on with it, whenever that changes.
+    Once asked to stop, it starts no further run, and returns when the present run has ended. If the caller is
+    interrupted, Airflow goes on with the present run. Unless it is refused, the backfill becomes the one that
+    `last_backfill` returns.
 
-    A paused DAG gets on with no run. One that starts runs only when asked (`by_itself` is false) is unpaused for the
-    time of the backfill; one with a schedule would start a run of today as well, so it is unpaused, for good, only with
-    `unpause`.
+    `on_look` gets all slices with their runs, about once a second. `on_wait` gets the obstacle of the present run, if
+    it makes no progress, and again whenever the obstacle changes.
+
+    Runs of a paused DAG make no progress. A DAG that starts runs only when asked (`by_itself` is false) is unpaused for
+    the time of the backfill. A DAG with a schedule would start a run of today as well, so it is unpaused only with
+    `unpause`, and stays so.
 
     Raises:
-        AirflowRefused: Airflow does not know the DAG, refuses a run, or is gone.
+        AirflowRefused: Airflow does not have the DAG, refuses a run, or is gone.
         DagPaused: the DAG is paused, has a schedule, and `unpause` is not given.
-        BackfillFailed: a run failed; those after it were not started.
+        BackfillFailed: a run failed; the runs after it were not started.
     """
     dag = backfill.source
     paused = _wait_for_dag(api, dag)["is_paused"]
@@ -168,13 +171,13 @@ def carry_out(
                 raise _failed(api, dag, runs)
         return runs
     finally:
-        # not before the last run has ended: runs of a paused DAG don't get on
+        # not before the last run has ended: runs of a paused DAG make no progress
         if paused and not by_itself and not any(run.under_way for run in runs):
             api.patch(f"dags/{dag}", {"is_paused": True})
 
 
 def runs_of(api: AirflowApi, backfill: Backfill) -> list[SliceRun]:
-    """How the slices of a backfill stand in Airflow."""
+    """The slices of a backfill, each with its newest run in Airflow."""
     newest: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
     for run in api.runs(backfill.source, run_id_pattern=f"{RANGE_RUN}%__{backfill.identity}%"):
         first, last, attempt = _parts(run["dag_run_id"])
@@ -188,7 +191,7 @@ def runs_of(api: AirflowApi, backfill: Backfill) -> list[SliceRun]:
 
 
 def failed_drops(api: AirflowApi, source: Source) -> set[int]:
-    """The drops whose newest run in Airflow failed, apart from runs that were to do nothing."""
+    """The numbers of the drops whose newest run in Airflow failed. Dry runs and runs with a rejected plan do not count."""
     newest: dict[int, tuple[str, str]] = {}
     for run in api.runs(source.name):
         drops = drops_of_run(run, source.drops)
@@ -199,14 +202,14 @@ def failed_drops(api: AirflowApi, source: Source) -> set[int]:
 
 
 def _did_nothing(api: AirflowApi, run: dict[str, Any]) -> bool:
-    """Whether somebody asked for a dry run, or did not approve the run's plan."""
+    """True if the run was a dry run, or a person rejected its plan."""
     conf = run["conf"] or {}
     rejected = run["state"] == "success" and conf.get("plan") and _xcom(api, run["dag_id"], run["dag_run_id"], REJECTED)
     return bool(conf.get("dry_run") or rejected)
 
 
 def _parts(run_id: str) -> tuple[str, str, int]:
-    """(label of the first drop, of the last, attempt) of a run's id."""
+    """The parts of a run's id: the label of the first drop, the label of the last drop, and the attempt."""
     first, last, _, *again = run_id.removeprefix(RANGE_RUN).split("__")
     return first, last, int(again[0]) if again else 1
 
@@ -224,7 +227,7 @@ def _start(api: AirflowApi, backfill: Backfill, number: int, attempt: int) -> Sl
             break
         except AirflowRefused as refusal:
             if refusal.facts["status"] == httpx.codes.CONFLICT:
-                break  # an attempt whose answer was lost
+                break  # the run exists: the answer to an earlier call was lost
             if not _is_away(refusal):
                 raise
             if time.monotonic() > deadline:
@@ -234,7 +237,7 @@ def _start(api: AirflowApi, backfill: Backfill, number: int, attempt: int) -> Sl
 
 
 def _is_away(refusal: AirflowRefused) -> bool:
-    """Whether Airflow did not answer, or could not: it is restarted, or busy."""
+    """True if Airflow did not answer, or had an error of its own: it is restarting, or busy."""
     status = refusal.facts["status"]
     return status is None or status >= httpx.codes.INTERNAL_SERVER_ERROR
 
@@ -250,7 +253,7 @@ def _gone(dag: str, refusal: AirflowRefused) -> AirflowRefused:
 
 
 class _Watch:
-    """One run, looked at until it has ended; `on_wait` is told what Airflow does not get on with it for."""
+    """The watch over one run until it has ended. `on_wait` gets the obstacle if Airflow makes no progress with it."""
 
     def __init__(self, settings: Settings, api: AirflowApi, dag: str, on_wait: Callable[[str], None]) -> None:
         self._settings = settings
@@ -261,8 +264,10 @@ class _Watch:
         self._obstacle_known = ""
 
     def look(self, run: SliceRun) -> SliceRun:
-        """The run as it is now; as it was, while Airflow is restarted. Raises `AirflowRefused` once it is gone: it has
-        not answered for long, and no supervisor of this installation keeps it running."""
+        """The run with its present state, or unchanged while Airflow does not answer.
+
+        Raises `AirflowRefused` once Airflow is gone: it has not answered for `AWAY_S` seconds, and no supervisor of
+        this installation keeps it running."""
         now = time.monotonic()
         try:
             answer = self._api.get(f"dags/{self._dag}/dagRuns/{run.run_id}")
@@ -281,7 +286,7 @@ class _Watch:
         return run
 
     def _obstacle(self, run: SliceRun) -> str:
-        """What keeps the run from getting on; empty where nothing does."""
+        """The obstacle that keeps the run from making progress; empty if there is none."""
         dag = self._api.get(f"dags/{self._dag}")
         if dag["is_paused"]:
             return f"the DAG {self._dag} to be unpaused: somebody has paused it, so no further stage of the run begins"
@@ -303,12 +308,12 @@ def _with(api: AirflowApi, dag: str, run: SliceRun, answer: dict[str, Any]) -> S
 
 
 def _rows(api: AirflowApi, dag: str, run_id: str) -> int:
-    """The rows that a run landed, as its first stage returned it; 0 where its drops were empty."""
+    """The number of rows that a run landed, as its first stage returned it; 0 if its drops were empty."""
     return int((_xcom(api, dag, run_id, "return_value") or {}).get("rows", 0))
 
 
 def _xcom(api: AirflowApi, dag: str, run_id: str, key: str, stage: str = FIRST) -> Any:
-    """What a stage of a run said under `key`; None where it said nothing."""
+    """The value that a stage of a run returned under `key`; None if there is none."""
     try:
         path = f"dags/{dag}/dagRuns/{run_id}/taskInstances/{stage}/xcomEntries/{key}"
         return api.get(path, stringify=False)["value"]
@@ -319,7 +324,7 @@ def _xcom(api: AirflowApi, dag: str, run_id: str, key: str, stage: str = FIRST) 
 
 
 def _wait_for_dag(api: AirflowApi, dag: str) -> Any:
-    """What Airflow says of the DAG, once it knows it."""
+    """Airflow's description of the DAG, as soon as Airflow has the DAG. Raises `AirflowRefused` after `DAG_WAIT_S`."""
     deadline = time.monotonic() + DAG_WAIT_S
     while True:
         try:
@@ -376,10 +381,10 @@ def _failed(api: AirflowApi, dag: str, runs: list[SliceRun]) -> BackfillFailed:
 
 
 def _failed_task(api: AirflowApi, dag: str, run_id: str) -> tuple[str | None, str | None]:
-    """The stage whose task failed, and the error that ended it, as far as Airflow says so."""
+    """The stage whose task failed, and the error that ended the task; None where Airflow has no answer."""
     try:
         tasks = api.get(f"dags/{dag}/dagRuns/{run_id}/taskInstances")["task_instances"]
     except AirflowRefused:
-        return None, None  # that the run failed is said without it
+        return None, None  # the failure of the run is reported without them
     stage = next((task["task_id"] for task in tasks if task["state"] == "failed"), None)
     return stage, None if stage is None else _xcom(api, dag, run_id, FAILURE, stage)

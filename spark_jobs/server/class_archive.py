@@ -1,9 +1,10 @@
-"""The archive of Java's classes: what one JVM has loaded and checked, another one takes from a file.
+"""The archive of Java's classes: a file from which a JVM takes classes that another JVM has loaded and checked.
 
-A lake server loads some 30,000 classes, and half of the processor time of its start goes there. Java writes those that
-it has loaded into a file when it ends (JEP 350), and maps the file when it starts again. The file fits one Java and one
-class path, jars and their times included; Java looks whether it does, and does without it otherwise. So the file's name
-is a hash of both, a lake server without one leaves one behind, and nothing depends on its being there (decision 0093).
+A lake server loads some 30,000 classes, which takes half of the processor time of its start. Java writes its loaded
+classes into a file when it ends (JEP 350), and maps that file when it starts again. The file fits one Java and one
+class path, including the times of the jars. Java checks whether the file fits, and ignores it otherwise. So the file's
+name is a hash of both, and a lake server that has no archive writes one. Nothing depends on the archive (decision
+0093).
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from pathlib import Path
 import pyspark
 
 _KEPT = 3
-"""Archives that a folder keeps, of 270 MB each: of several class paths (a lake on S3, lineage), and of older jars."""
+"""The number of archives that a folder keeps, 270 MB each: for several class paths (S3, lineage), and older jars."""
 
 _ABANDONED_S = 3600.0
-"""A draft that nobody has written to for so long is of a server that was killed."""
+"""The seconds without a write after which a draft counts as left behind by a killed server."""
 
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
-"""Java says on its standard output that an archive does not fit; that is no news to anybody."""
+"""Options that keep Java from reporting on its standard output that an archive does not fit."""
 
 _COMPRESSED_GB = 32
-"""From this heap on Java has pointers of another size, and an archive of the other size does not fit."""
+"""The heap in GiB from which on Java's pointers are larger, so that an archive for smaller ones does not fit."""
 
 
 def class_archive(folders: Sequence[Path], java: Path, jars: Iterable[Path], heap: str) -> Path | None:
-    """The file of the archive for this Java, with these jars before Spark's own; it may not be there yet.
+    """The path of the archive for this Java, with these jars before Spark's own. The file may not exist yet.
 
-    It is in the first of the folders where it can be read, else where it could be written; None if that is nowhere.
-    What others than this user and root could have written counts for neither, as Java would run it.
+    It is in the first of the folders that has it, else in the first where it can be written; None if there is neither.
+    Files and folders that users other than this one and root can write are ignored, since Java would run the content.
 
     Args:
-        heap: of the JVM, as Java takes it: `2g`.
+        heap: the heap of the JVM, as Java takes it: `2g`.
     """
     places = [folder / f"{_hash(java, jars, heap)}.jsa" for folder in folders]
     for place in places:
@@ -50,13 +51,14 @@ def class_archive(folders: Sequence[Path], java: Path, jars: Iterable[Path], hea
 
 
 def draft_of(archive: Path, home: Path) -> Path:
-    """What the lake server of a home writes, in the archive's folder: a file moves within a file system alone."""
+    """The draft of the archive that the lake server of a home writes. It is in the archive's folder, since moving a
+    file at once needs a single file system."""
     return archive.with_name(f"{archive.stem}-{hashlib.sha256(str(home).encode()).hexdigest()[:8]}.draft")
 
 
 def reading(archive: Path | None) -> str:
-    """Java's options that take classes from the archive, where it is there. One that a disk has damaged is removed:
-    Java would run what stands there, or crash."""
+    """Java's options that take classes from the archive; empty if there is none. A damaged archive is removed, since
+    Java would run its content, or crash."""
     if archive is None or not archive.exists():
         return ""
     if not _is_whole(archive):
@@ -66,12 +68,13 @@ def reading(archive: Path | None) -> str:
 
 
 def writing(archive: Path | None, home: Path, java: Path, options: str) -> str:
-    """Java's options that write the classes to a draft when the JVM ends; none where the archive is there, or where
-    this Java, with these options of somebody's own, does not start with them."""
+    """Java's options that write the classes to a draft when the JVM ends.
+
+    Empty if the archive exists, or if this Java does not start with them and the user's own `options`."""
     if archive is None or archive.exists():
         return ""
     draft = draft_of(archive, home)
-    # a full disk, or a folder that went
+    # the disk may be full, or the folder removed
     with suppress(OSError):
         archive.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft.unlink(missing_ok=True)
@@ -85,11 +88,11 @@ def writing(archive: Path | None, home: Path, java: Path, options: str) -> str:
 
 
 def keep(archive: Path | None, home: Path) -> None:
-    """Let the draft that the JVM of a home has finished be the archive; remove drafts that were abandoned, and the
-    archives that were used longest ago."""
+    """Make the finished draft of a home's JVM the archive. Remove abandoned drafts, and all archives but the `_KEPT`
+    that were used last."""
     if archive is None:
         return
-    # without it the next start takes longer
+    # a failure only makes the next start slower
     with suppress(OSError):
         draft = draft_of(archive, home)
         if draft.exists():
@@ -104,9 +107,9 @@ def keep(archive: Path | None, home: Path) -> None:
 
 
 def note_use(archive: Path | None) -> None:
-    """Let the archive be the last that is removed."""
+    """Mark the archive as used now, so that it is the last to be removed."""
     if archive is not None:
-        # of an installation that others made
+        # another user may own the archive
         with suppress(OSError):
             os.utime(archive)
 
@@ -116,7 +119,7 @@ def _sum_file(archive: Path) -> Path:
 
 
 def _sum(file: Path) -> str:
-    """Of a file's bytes: 0.07 s for 270 MB."""
+    """The CRC-32 of a file in hexadecimal digits; takes 0.07 s for 270 MB."""
     total = 0
     with file.open("rb") as content:
         while part := content.read(1 << 22):
@@ -139,7 +142,7 @@ def _remove(archive: Path) -> None:
 
 def _hash(java: Path, jars: Iterable[Path], heap: str) -> str:
     spark_jars = Path(pyspark.__file__).parent / "jars"
-    # in the order of the folder, as Java expands `*`; no folder under spark-submit, whose JVM runs already
+    # in the folder's own order, in which Java expands `*`; under spark-submit, whose JVM already runs, no such folder
     listed = [Path(entry.path) for entry in os.scandir(spark_jars)] if spark_jars.is_dir() else []
     hashed = hashlib.sha256(f"{_is_large(heap)}\n".encode())
     for file in (java.resolve(), *jars, *listed):
@@ -156,7 +159,7 @@ def _is_large(heap: str) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file or folder is there, and nobody else could have written it."""
+    """True if the file or folder exists, and only this user or root can have written it."""
     try:
         status = path.stat()
     except OSError:
@@ -165,7 +168,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _can_be_written(file: Path) -> bool:
-    """Whether there is no such file, and this user, and nobody else, can write one."""
+    """True if the file does not exist, and this user can create it in a folder that no other user can write."""
     folder = file.parent
     try:
         if file.exists():

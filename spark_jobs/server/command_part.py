@@ -1,4 +1,4 @@
-"""The command server as a part: it forks the commands of `tidemark`, see `spark_jobs.cli.command_server`."""
+"""The command server as a part. It forks the commands of `tidemark`, see `spark_jobs.cli.command_server`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from spark_jobs.server.processes import Part, of_module
 NAME = "commands"
 
 GRACE_S = 10.0
-"""Commands under way stop at what they have committed; their users are told."""
+"""The seconds that commands under way get to stop after their last commit, and to inform their users."""
 
 
 def is_wanted(settings: Settings) -> bool:
-    """Whether this installation has one; it takes Linux to notice how a fork has ended."""
+    """True if this installation has a command server. It needs Linux, to notice how a fork has ended."""
     return settings.command_server and hasattr(os, "pidfd_open")
 
 
 def command_part(settings: Settings) -> Part:
-    """The command server; it needs no other part, and commands that need one say so."""
+    """The command server as a part. It needs no other part; a command that needs one reports it if it is missing."""
     return of_module(settings, NAME, "spark_jobs.cli.command_server", grace_s=GRACE_S)

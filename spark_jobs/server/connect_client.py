@@ -1,8 +1,9 @@
-"""How this installation's own programs reach Spark Connect: through a Unix socket in a folder that is theirs alone.
+"""The client side of Spark Connect: this installation's own programs use a Unix socket in a folder that only their user
+can enter.
 
-Spark's port gives the token to whoever listens there, and opens lost connections anew by itself, so no check before
-could help. The lake server makes the socket beside Spark's port, and it serves the same sessions. Spark's port is left
-to programs of other machines, and to those that bring the token themselves (`TIDEMARK_TOKEN`).
+Over Spark's port, a client sends its token to any listener, and reopens lost connections by itself. So no check before
+could help. The lake server has the socket beside Spark's port; both serve the same sessions. Spark's port is for
+programs of other machines, and for those that bring the token themselves (`TIDEMARK_TOKEN`).
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ _NAME = "connect.sock"
 
 
 def connect_socket(settings: Settings) -> Path:
-    """Where the lake server's Unix socket of Spark Connect is."""
+    """The path of the lake server's Unix socket for Spark Connect."""
     return settings.connect_socket or socket_folder(settings, settings.server_dir, _NAME) / _NAME
 
 
 def connect_address(settings: Settings) -> str:
-    """What this process connects to: the socket's path, or host and port."""
+    """The address that this process connects to: the socket's path, or host and port."""
     return f"{settings.server_host}:{settings.connect_port}" if _by_port(settings) else str(connect_socket(settings))
 
 
 def channel_builder(settings: Settings, app_name: str = "tidemark") -> DefaultChannelBuilder:
-    """The builder of pyspark's channel to the lake server, which answers at this moment.
+    """The builder of pyspark's channel to the lake server, once a connection to it was accepted.
 
     Raises:
-        ServerUnreachable: nobody answers.
+        ServerUnreachable: no connection was accepted.
         ForeignListener: another user's process listens at the port.
-        ConfigurationError: others may enter the socket's folder.
+        ConfigurationError: other users may enter the socket's folder.
     """
     _expect_server(settings)  # before the slow imports
     token = settings.connect_token() or ""
@@ -51,7 +52,7 @@ def channel_builder(settings: Settings, app_name: str = "tidemark") -> DefaultCh
 
 
 def unreachable(settings: Settings, reason: str) -> ServerUnreachable:
-    """The error that the lake server does not answer."""
+    """The error to raise if the lake server does not answer."""
     address = connect_address(settings)
     return ServerUnreachable(
         expected=f"the lake server at {address}",
@@ -62,7 +63,7 @@ def unreachable(settings: Settings, reason: str) -> ServerUnreachable:
 
 
 def _by_port(settings: Settings) -> bool:
-    """Whether the server is that of another home: none runs in this one, and somebody named its token."""
+    """True if the server is another home's: this home has no socket, and the settings name a token."""
     return settings.token is not None and not connect_socket(settings).exists()
 
 
@@ -83,7 +84,7 @@ def _expect_server(settings: Settings) -> None:
 
 
 def _url(settings: Settings, token: str, app_name: str) -> str:
-    """The `sc://` address with the token. pyspark speaks TLS to every host but one that is called localhost."""
+    """The `sc://` address with the token. pyspark uses TLS for every host but the one named `localhost`."""
     try:
         host = "localhost" if ip_address(settings.server_host).is_loopback else settings.server_host
     except ValueError:
@@ -112,5 +113,5 @@ def _through_socket(path: Path, token: str, app_name: str) -> DefaultChannelBuil
                 credentials = grpc.composite_channel_credentials(credentials, bearer)
             return self._secure_channel(f"unix:{quote(str(path))}", credentials)
 
-    # pyspark takes any builder of channels, and declares its own
+    # pyspark takes any builder of channels, though its type hints name its own
     return cast("DefaultChannelBuilder", Through(params={ChannelBuilder.PARAM_USER_AGENT: app_name}))

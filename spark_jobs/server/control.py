@@ -1,4 +1,4 @@
-"""`up` and `down`: what the command line and tests call. Neither prints; progress goes to a callback."""
+"""`up` and `down`, for the command line and tests. Neither prints; progress goes to a callback."""
 
 from __future__ import annotations
 
@@ -30,36 +30,37 @@ from spark_jobs.server.status import Status, running_supervisor, status
 from spark_jobs.session import lake_jars, prepare_home
 
 DOWN_TIMEOUT_S = 270.0
-"""The sum of the parts' graces, that of a lake server which writes its archive of classes among them, with a margin."""
+"""The sum of the parts' graces, with a margin. The lake server's includes the time to write its archive of classes."""
 
 LEFTOVERS_GRACE_S = 10.0
-"""Shorter than a part's own grace: the kernel has signalled them when their supervisor died."""
+"""The seconds that leftovers get to end. A part gets more, but the kernel signalled these when their supervisor died.
+"""
 
 _SUPERVISOR = (sys.executable, "-m", "spark_jobs.server.supervisor")
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What `down` did: whether a supervisor ran, and the ids of leftovers that had to be ended one by one."""
+    """The result of `down`: True in `ran` if a supervisor ran, and the ids of leftovers that were ended one by one."""
 
     ran: bool
     leftovers: tuple[int, ...]
 
 
 def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda _: None) -> Status:
-    """Start what is not running, restart what runs old code, and wait until all of it serves. Safe to repeat.
+    """Start the parts that are not running, restart those that run old code, and wait until all serve. Safe to repeat.
 
     Raises:
         PlaintextRefused, JavaUnusable, JarsMissing, GuardBroken, PortTaken, LakeBusy: found before anything was
             started.
-        StartFailed: a part did not become healthy; the others are left running, `down` ends them.
+        StartFailed: a part did not become healthy; the others are left running, and `down` ends them.
     """
     prepare_home(settings)
     with _one_at_a_time(settings):
         running = running_supervisor(settings)
         changed = running and (running.setup != settings.environment() or running.code != code_version())
         if running and (changed or not running.wish):
-            # the supervisor runs old code as well, so what it would start anew would be supervised by that
+            # the supervisor itself runs old code, with which it would supervise the parts that it starts anew
             progress("the settings, or Tidemark itself, have changed: ending what runs")
             _end_supervisor(settings, running)
             running = None
@@ -70,13 +71,13 @@ def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda 
         try:
             _bring_up(settings, running, airflow=airflow, progress=progress)
         except SupervisorGone:
-            # it was about to end when it was asked
+            # the supervisor was about to end when it got the wish
             _bring_up(settings, None, airflow=airflow, progress=progress)
     return status(settings)
 
 
 def lost_under_server(settings: Settings, running: SupervisorState) -> list[Path]:
-    """The folders that a lake server has lost; none of one that is starting, which has yet to make them."""
+    """The folders that a lake server has lost; empty if the server is starting, since it has yet to make them."""
     lost, part = lost_folders(settings), running.part(NAME)
     serves = lost and part is not None and part.condition == "running" and connect_health(settings).ok
     return lost if serves else []
@@ -85,7 +86,7 @@ def lost_under_server(settings: Settings, running: SupervisorState) -> list[Path
 def serve(settings: Settings, *, airflow: bool = True) -> None:
     """Become the supervisor of this home, in the foreground, until SIGTERM; for containers and service managers.
 
-    Does not return. Raises like `up` where something is wrong beforehand.
+    Does not return. Raises the errors that `up` raises before it starts anything.
     """
     prepare_home(settings)
     with _one_at_a_time(settings):
@@ -96,7 +97,7 @@ def serve(settings: Settings, *, airflow: bool = True) -> None:
 
 
 def down(settings: Settings) -> Ended:
-    """End the supervisor and everything that was started under this home, also what a crash left behind."""
+    """End the supervisor and all processes that were started under this home, also those that a crash left behind."""
     prepare_home(settings)
     with _one_at_a_time(settings):
         running = running_supervisor(settings)
@@ -109,7 +110,7 @@ def down(settings: Settings) -> Ended:
 
 
 def _bring_up(settings: Settings, running: SupervisorState | None, *, airflow: bool, progress: Progress) -> None:
-    """Have the running supervisor, or a new one, start what is wanted, and wait for it."""
+    """Make the running supervisor, or a new one, start the parts that are wanted, and wait for them."""
     if running is None:
         _preflight(settings, airflow=airflow)
     wish = write_wish(settings, airflow=airflow, code=code_version())
@@ -130,7 +131,8 @@ def _preflight(settings: Settings, *, airflow: bool) -> None:
 
 
 def _launch_or_tell(settings: Settings, running: SupervisorState | None) -> subprocess.Popen[bytes] | None:
-    """Start a supervisor in a session of its own, out of reach of a Ctrl-C here, or let the running one re-read."""
+    """Start a supervisor in a session of its own, where a Ctrl-C here does not reach it. If one runs, make it read the
+    wish file again, and return None."""
     if running:
         with contextlib.suppress(ProcessLookupError):
             os.kill(running.pid, signal.SIGHUP)
@@ -163,7 +165,7 @@ def _end_supervisor(settings: Settings, running: SupervisorState) -> None:
 
 @contextlib.contextmanager
 def _one_at_a_time(settings: Settings) -> Iterator[None]:
-    """Two `up` or `down` of one home follow each other."""
+    """Wait until no other `up` or `down` of this home runs, and keep others waiting during the block."""
     with (settings.server_dir / "control.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""`doctor`: what is wrong with this installation, and what to do about it."""
+"""`doctor`: an examination of this installation, with a next step for each finding."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from spark_jobs.server.status import Status, status
 from spark_jobs.sources import read_sources
 
 LEAST_FREE_BYTES = 2 * 1024**3
-"""The sample's lake, logs and Spark's scratch space together need less than 1 GiB."""
+"""The free space that a disk should have. The sample's lake, logs and scratch space together need less than 1 GiB."""
 
 VERSIONS = {"pyspark": "4.2.0", "delta-spark": "4.4.0", "apache-airflow": "3.3.2"}
-"""What this code was tested with; the lock file pins the rest."""
+"""The versions of packages that this code was tested with; the lock file pins all others."""
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """Look at everything but the lake; takes 2 to 5 s."""
+    """The findings about everything but the lake's data; takes 2 to 5 s."""
     now = status(settings)
     looks: list[Callable[[], Iterator[Finding]]] = [
         _python,

@@ -7,17 +7,17 @@ import re
 from spark_jobs.errors import ConfigurationError, TidemarkError
 
 END_OF_SPARK = re.compile(r"stopped SparkContext|SparkContext (was|has been) shut ?down")
-"""What the lake server says, while it ends, of work that is under way or asked for."""
+"""The lake server's messages, while it ends, for work that is under way or requested."""
 
 
 class LakeBusy(TidemarkError):
-    """Another process holds the lake's writer lock. Facts: `pid`, `command`, `since`, `lock_file`."""
+    """Another process has the lake's writer lock. Facts: `pid`, `command`, `since`, `lock_file`."""
 
     code = "lake_busy"
 
 
 class ServerUnreachable(TidemarkError):
-    """The lake server does not answer, or not to us. Facts: `address`."""
+    """The lake server does not answer, or refuses this process. Facts: `address`."""
 
     code = "server_unreachable"
 
@@ -35,19 +35,19 @@ class CommandServerGone(TidemarkError):
 
 
 class PortTaken(TidemarkError):
-    """A port that a part needs is in use. Facts: `port`, `part`, `pid`, `command` (None where unknown)."""
+    """A port that a part needs is in use. Facts: `port`, `knob`, `pid`, `command` (the latter two None if unknown)."""
 
     code = "port_taken"
 
 
 class JavaUnusable(ConfigurationError):
-    """Java is missing, or older than Spark needs. Facts: `version` (None where missing)."""
+    """Java is missing, too old, or without a module that Spark needs. Facts: `version` (None if missing)."""
 
     code = "java_unusable"
 
 
 class JarsMissing(ConfigurationError):
-    """Delta's jars are not in the jars folder, or not the pinned ones. Facts: `folder`, `jars`."""
+    """Jars are missing from their folder, or are not the pinned ones. Facts: `folder`, `jars`."""
 
     code = "jars_missing"
 
@@ -65,7 +65,7 @@ class GuardBroken(ConfigurationError):
 
 
 class LoginMissing(ConfigurationError):
-    """The file of logins has no user of the role that is needed."""
+    """The file of logins has no user with a password of the role that is needed."""
 
     code = "login_missing"
 

@@ -20,7 +20,7 @@ from spark_jobs.session import connect_version
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """An answer: whether the part serves, what it said (or why not), and how long it took in seconds."""
+    """The health of a service: `ok` if it serves, its answer or the reason for none, and the seconds that this took."""
 
     ok: bool
     detail: str
@@ -28,9 +28,10 @@ class Health:
 
 
 def sql_health(settings: Settings) -> Health:
-    """Whether SQL clients are served: `SELECT 1` through the Thrift port.
+    """The health of SQL over JDBC: the answer to `SELECT 1` through the Thrift port.
 
-    It is a writer who asks: readers wait for one another, and may have passed their limits.
+    The query is a writer's, since readers wait for one another, and may have reached their limits. The service does
+    not count as healthy while readers wait for the names of a lost catalog.
     """
     health = _measured(lambda: _sql(settings), settings.connect_timeout_s)
     if not names_lacking_file(settings).exists():
@@ -41,17 +42,17 @@ def sql_health(settings: Settings) -> Health:
 
 
 def connect_health(settings: Settings) -> Health:
-    """Whether jobs are served: Spark's version through Spark Connect, with the token."""
+    """The health of Spark Connect: the answer to a question for Spark's version, asked with the token."""
     return _measured(lambda: _connect(settings), settings.connect_timeout_s)
 
 
 def airflow_health(settings: Settings) -> Health:
-    """Whether Airflow's API server answers, and all its other processes have reported lately."""
+    """The health of Airflow: its API server answers, and all its other processes have reported lately."""
     return _measured(lambda: _airflow(settings), settings.connect_timeout_s)
 
 
 def _measured(ask: Callable[[], tuple[bool, str]], timeout_s: float) -> Health:
-    """Ask in a thread of its own: a part that accepts a connection and then says nothing must not stop the asker."""
+    """Ask in a separate thread, so that a part that accepts a connection and never answers cannot block the caller."""
     start = time.monotonic()
     answers: list[tuple[bool, str]] = []
     thread = threading.Thread(target=lambda: answers.append(_caught(ask)), daemon=True)
@@ -66,12 +67,12 @@ def _caught(ask: Callable[[], tuple[bool, str]]) -> tuple[bool, str]:
         return ask()
     except TidemarkError as refusal:
         return False, refusal.found
-    except Exception as error:  # any answer but the right one means: not healthy, and says why
+    except Exception as error:  # any error means that the service is not healthy, and gives the reason
         return False, f"{type(error).__name__}: {str(error).strip()[:200]}"
 
 
 def _sql(settings: Settings) -> tuple[bool, str]:
-    # Thrift logs each port that nobody listens at as an error
+    # connect first: Thrift logs an error if nobody listens at the port
     socket.create_connection((settings.server_host, settings.thrift_port), settings.connect_timeout_s).close()
     rows = thrift_query(settings, "SELECT 1", role="writer")
     return rows == [(1,)], "answers SQL" if rows == [(1,)] else f"SELECT 1 gave {rows}"
