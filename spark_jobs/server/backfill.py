@@ -191,7 +191,7 @@ def runs_of(api: AirflowApi, backfill: Backfill) -> list[SliceRun]:
 
 
 def failed_drops(api: AirflowApi, source: Source) -> set[int]:
-    """The numbers of the drops whose newest run in Airflow failed. Dry runs and runs with a rejected plan do not count."""
+    """The numbers of the drops whose newest run in Airflow failed, without dry runs and runs with a rejected plan."""
     newest: dict[int, tuple[str, str]] = {}
     for run in api.runs(source.name):
         drops = drops_of_run(run, source.drops)

@@ -1,9 +1,9 @@
-"""Spark's further jars: which, how they get here, and proof that they are the right ones.
+"""The jars that Spark needs beyond its own: their pins, their download, and the check of their content.
 
-`jars.lock` pins every jar that Delta needs and pyspark does not bring: what else Delta depends on (Parquet, Hadoop,
-zstd, …) is in pyspark, in the versions that Spark was tested with. `jars-s3.lock` does the same for a lake on S3,
-`jars-postgresql.lock` and `jars-kafka.lock` for sources that read tables and topics, `jars-lineage.lock` for telling
-lineage; they are nothing to anybody else. The jars are downloaded by Ivy, which is in pyspark, in set-up; nothing is
+`jars.lock` pins every jar that Delta needs and pyspark does not have. Delta's other dependencies (Parquet, Hadoop,
+zstd, …) are in pyspark, in the versions that Spark was tested with. `jars-s3.lock` does the same for a lake on S3,
+`jars-postgresql.lock` and `jars-kafka.lock` for sources that read tables and topics, and `jars-lineage.lock` for
+lineage; other installations do not need these. Ivy, which is in pyspark, downloads the jars during set-up. Nothing is
 resolved or downloaded at run time.
 
     python -m spark_jobs.server.jars                # what `make setup` calls
@@ -48,12 +48,12 @@ class Jar:
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Jars that are wanted together.
+    """A set of jars that are needed together.
 
     Args:
-        lock: the file beside this one that pins them.
-        subfolder: of the jars folder, "" for itself.
-        target: of `make`, which fetches them.
+        lock: the name of the file beside this one that pins them.
+        subfolder: the subfolder of the jars folder that has them; "" for the jars folder itself.
+        target: the target of `make` that fetches them.
     """
 
     lock: str
@@ -61,28 +61,28 @@ class JarSet:
     target: str
 
     def pinned(self) -> list[Jar]:
-        """The jars of the lock."""
+        """The jars that the lock pins."""
         lines = (Path(__file__).parent / self.lock).read_text().splitlines()
         return [Jar(*line.split()) for line in lines if line and not line.startswith("#")]
 
     def folder(self, jars: Path) -> Path:
-        """Where they are, in the jars folder."""
+        """The folder of this set, within the jars folder."""
         return jars / self.subfolder
 
     def wrong(self, jars: Path) -> list[str]:
-        """Names of those that are missing from the jars folder or differ from their pin."""
+        """The names of the jars that are missing from their folder or differ from their pin."""
         folder = self.folder(jars)
         return [jar.file_name for jar in self.pinned() if _sha256(folder / jar.file_name) != jar.sha256]
 
     def is_there(self, settings: Settings) -> bool:
-        """Whether the jars have been fetched."""
+        """True if all jars of the set have been fetched. Their content is not checked."""
         return all((self.folder(settings.jars) / jar.file_name).exists() for jar in self.pinned())
 
     def files(self, settings: Settings) -> list[Path]:
-        """The jars, in the order of their names; not read, so what is in them is taken on trust.
+        """The paths of the jars, sorted. The files are not read, so their content is not checked.
 
         Raises:
-            JarsMissing: one is not there.
+            JarsMissing: a jar is not in its folder.
         """
         files = sorted(self.folder(settings.jars) / jar.file_name for jar in self.pinned())
         if missing := [file.name for file in files if not file.exists()]:
@@ -90,7 +90,7 @@ class JarSet:
         return files
 
     def fetch(self, settings: Settings) -> bool:
-        """Bring the jars into their folder; False if they were there. Other jars in it are removed.
+        """Download the jars into their folder, and return False if they were there. Other jars in it are removed.
 
         Raises:
             JavaUnusable: there is no Java to run Ivy with.
@@ -131,21 +131,22 @@ POSTGRESQL = JarSet("jars-postgresql.lock", "postgresql", "setup-postgresql")
 KAFKA = JarSet("jars-kafka.lock", "kafka", "setup-kafka")
 LINEAGE = JarSet("jars-lineage.lock", "lineage", "setup-lineage")
 OPTIONAL = {"s3": S3, "postgresql": POSTGRESQL, "kafka": KAFKA, "lineage": LINEAGE}
-"""What `make setup` leaves out."""
+"""The sets of jars that only some installations need, by the names that `main` takes."""
 
 
 def needed(settings: Settings) -> list[JarSet]:
-    """What an installation needs; what reads tables and topics is taken along where it was fetched."""
+    """The sets of jars that an installation needs: Delta's, those that its settings require, and those for tables and
+    topics if they were fetched."""
     fetched = [jars for jars in (POSTGRESQL, KAFKA) if jars.is_there(settings)]
     asked = [*([S3] if is_s3(settings.lake) else []), *([LINEAGE] if settings.lineage else [])]
     return [DELTA, *asked, *fetched]
 
 
 def further_jars(settings: Settings) -> list[Path]:
-    """Jars beside the pinned ones: drivers of databases that somebody brought, and what asks Kafka for offsets.
+    """The jars beyond the pinned ones: the JDBC drivers of the settings, and the function that asks Kafka for offsets.
 
     Raises:
-        JarsMissing: there is no driver where TIDEMARK_JDBC_JARS says.
+        JarsMissing: a path in TIDEMARK_JDBC_JARS is not a file.
     """
     drivers = [Path(place).expanduser() for place in settings.jdbc_jars.split(os.pathsep) if place]
     if missing := [str(driver) for driver in drivers if not driver.is_file()]:
@@ -160,7 +161,7 @@ def further_jars(settings: Settings) -> list[Path]:
 
 
 def _run_ivy(scratch: Path, jars: list[Jar]) -> str:
-    """Let Ivy download the jars, nothing that they depend on; returns what it said."""
+    """Make Ivy download the jars, without their dependencies; returns Ivy's output."""
     (scratch / "ivy.xml").write_text(_ivy_module(jars))
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     command = [
@@ -201,8 +202,9 @@ def _sha256(file: Path) -> str | None:
 
 
 def main(names: list[str]) -> int:
-    """Fetch the jars for the settings of the environment, compile the guard of SQL, and say so; `names`: of `OPTIONAL`,
-    to be fetched whether or not they are needed now."""
+    """Fetch the jars for the settings of the environment, compile the guard of SQL, and print the result.
+
+    `names` are names in `OPTIONAL`: these sets are fetched even if they are not needed now. Returns the exit code."""
     settings = load_settings()
     sets = list({**dict.fromkeys(needed(settings)), **dict.fromkeys(OPTIONAL[name] for name in names)})
     try:

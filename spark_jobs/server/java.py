@@ -1,4 +1,4 @@
-"""Find the Java that Spark will run on, and say early where it does not serve."""
+"""The search for the Java that Spark will run on, and an early refusal if Spark cannot run on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from spark_jobs.server.errors import JavaUnusable
 
 OLDEST_JAVA = 17
-"""Spark 4 is compiled for Java 17."""
+"""The oldest Java that Spark 4 runs on."""
 
 NEEDED_MODULE = "jdk.incubator.vector"
 """Spark adds this module to its JVM and does not start without it; trimmed Java distributions leave it out."""
@@ -29,7 +29,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """The Java of JAVA_HOME, else the one on PATH.
+    """The Java of JAVA_HOME, else the one on PATH, once it has been checked.
 
     Raises:
         JavaUnusable: there is none, it is older than 17, or it lacks a module that Spark needs.
@@ -46,7 +46,7 @@ def find_java() -> Java:
 
 
 def java_path() -> Path:
-    """Where the Java is that `find_java` looks at.
+    """The path of the Java that `find_java` checks, without the checks.
 
     Raises:
         JavaUnusable: there is none.
@@ -73,7 +73,7 @@ def _run(executable: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _major(version_line: str) -> int | None:
-    """17 of `openjdk version "17.0.15"`, 8 of `java version "1.8.0_402"`."""
+    """The major version in a version line: 17 for `openjdk version "17.0.15"`, 8 for `java version "1.8.0_402"`."""
     match = re.search(r'"(?:1\.)?(\d+)', version_line)
     return int(match.group(1)) if match else None
 

@@ -1,8 +1,9 @@
 """The lake server: one JVM that serves SQL (Thrift, JDBC) and Spark Connect from one catalog and one cache.
 
-It is Spark's Thrift server with Spark Connect as a plugin. Both ports listen on `bind_address`. Spark Connect is the
-pipeline's: it asks for a token, and who shows it may do everything. SQL over JDBC asks for a user and a password, and
-what a user's statements may do is up to `guard`. Token and passwords lie in files of mode 0600 and on no command line.
+It is Spark's Thrift server with Spark Connect as a plugin. Both ports listen on `bind_address`. Spark Connect is for
+the pipeline: it asks for a token, and a client with the token may do everything. SQL over JDBC asks for a user and a
+password, and `guard` decides which statements a user may run. Token and passwords are in files of mode 0600, never on a
+command line.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ NAME = "lake"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 GRACE_S = 30.0
-"""Spark ends in 2 to 3 s when idle; a commit under way may take longer."""
+"""The seconds that the server gets to end. An idle one takes 2 to 3; a commit under way may take longer."""
 
 ARCHIVING_S = 90.0
-"""More than that where the archive of classes is to be written: it takes 10 s and more, once an installation."""
+"""The further seconds for a server that writes the archive of classes: 10 s or more, once per installation."""
 
 _LOGGING = """\
 rootLogger.level = warn
@@ -67,12 +68,13 @@ _POOLS = """\
   <pool name="readers"><schedulingMode>FAIR</schedulingMode><weight>1</weight></pool>
 </allocations>
 """
-"""Runs and writers are in `default`, and get eight cores for each of the readers' while both have work."""
+"""The scheduler pools. Runs and writers are in `default`, and get eight cores for each core of the readers while both
+have work."""
 
 
 def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
-    """The lake server as a part; it inherits the lake's writer lock and so holds it as long as it lives."""
-    shutil.rmtree(settings.home / "tmp", ignore_errors=True)  # what killed servers left; the lock says: nobody uses it
+    """The lake server as a part. It inherits the lake's writer lock, so the lock is held as long as the server runs."""
+    shutil.rmtree(settings.home / "tmp", ignore_errors=True)  # left by killed servers; unused, since we have the lock
     prepare_home(settings)
     _prepare_for_lost_catalog(settings)
     ensure_logins(settings)
@@ -80,7 +82,7 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
     _write_certificates(settings, java)
     base, archive = classic_conf(settings), archive_of(settings, first_jars(settings))
     note_use(archive)
-    # of one archive Java reads or writes, and does not start where it shall do both
+    # Java either reads or writes an archive, and does not start with options for both
     reads = "-XX:SharedArchiveFile" in base[_JAVA_OPTIONS]
     archiving = "" if reads else writing(archive, settings.home, java.executable, settings.java_options)
     conf = _server_conf(settings, new_token(settings), base, archiving)
@@ -102,7 +104,7 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
             **settings.environment(),
             "JAVA_HOME": str(java.executable.resolve().parents[1]),
             "SPARK_HOME": str(spark_home),
-            # an empty folder, as in every other session: Java archives no class path with files in folders
+            # the same empty folder as in every other session: Java archives no class path with folders that have files
             "SPARK_CONF_DIR": str(spark_home / "conf"),
             "SPARK_LOCAL_IP": settings.bind_address,
             "PYSPARK_PYTHON": settings.python,
@@ -127,8 +129,9 @@ def _pools_file(settings: Settings) -> Path:
 
 
 def _prepare_for_lost_catalog(settings: Settings) -> None:
-    """Where the catalog is lost, have readers wait for its names, which follow from the lake. Derby may have begun it
-    anew (below the server that lost it, or until it was killed) and opens no such remains: they are removed."""
+    """If the catalog is lost, make readers wait until its names are made anew from the lake, and remove its remains.
+
+    Derby may have begun a new catalog, under the server that lost it or until it was killed, and cannot open that."""
     catalog = lost_catalog(settings)
     if catalog is not None:
         hold_readers(settings)
@@ -137,21 +140,22 @@ def _prepare_for_lost_catalog(settings: Settings) -> None:
 
 
 def lost_folders(settings: Settings) -> list[Path]:
-    """Folders that a lake server which serves works in, and that somebody has removed: Spark's scratch space, and the
-    catalog where it is embedded. Only a new server makes them anew."""
+    """The folders of a running lake server that have been removed: Spark's scratch folders, and the embedded catalog.
+
+    Only a new server makes them anew."""
     lost = [folder for folder in _scratch_folders(settings) if not any(folder.glob("blockmgr-*"))]
     catalog = lost_catalog(settings)
     return lost if catalog is None else [*lost, catalog]
 
 
 def _scratch_folders(settings: Settings) -> list[Path]:
-    """Where Spark keeps blocks: in the home, unless somebody has given it other disks."""
+    """The folders where Spark keeps blocks: `tmp` of the home, unless the user has configured others."""
     named = os.environ.get("SPARK_LOCAL_DIRS") or settings.spark_conf.get("spark.local.dir")
     return [Path(folder) for folder in named.split(",")] if named else [settings.home / "tmp"]
 
 
 def new_token(settings: Settings) -> str:
-    """Spark Connect's token for a server that starts now: the knob, else a new one, kept in a file of mode 0600."""
+    """The token of Spark Connect for a starting server: the knob's, else a new one, written to a file of mode 0600."""
     if settings.token is not None:
         return settings.token.get_secret_value()
     token = secrets.token_urlsafe(32)
@@ -163,10 +167,10 @@ def new_token(settings: Settings) -> str:
 
 
 def _write_certificates(settings: Settings, java: Java) -> None:
-    """Write the keystore's certificates for our own clients, which take no other from this server.
+    """Write the keystore's certificates for our own clients, which accept no others from this server.
 
     Raises:
-        ConfigurationError: the keystore can't be read, so the server could not, either.
+        ConfigurationError: the keystore cannot be read, so the server could not read it, either.
     """
     certificates_file(settings).unlink(missing_ok=True)
     if settings.tls_keystore is None:
@@ -194,7 +198,9 @@ def _write_certificates(settings: Settings, java: Java) -> None:
 
 
 def _server_conf(settings: Settings, token: str, base: dict[str, str], archiving: str) -> dict[str, str]:
-    """What the server has beyond `base`, or otherwise. `archiving`: Java's options that write an archive."""
+    """The settings of the server that are not in `base`, or replace those in `base`.
+
+    `archiving` are Java's options that write an archive of classes."""
     logging = f'"-Dlog4j2.configurationFile={_logging_file(settings).as_uri()}"'
     return {
         **server_conf(settings),
@@ -210,12 +216,12 @@ def _server_conf(settings: Settings, token: str, base: dict[str, str], archiving
         "spark.hadoop.hive.server2.thrift.bind.host": settings.bind_address,
         "spark.hadoop.hive.server2.thrift.port": str(settings.thrift_port),
         "spark.hadoop.hive.server2.logging.operation.enabled": "false",
-        # statements wait in these threads for a seat, and those of a run need one, too; Hive has 100
+        # statements wait for a seat in these threads, and a run's statements need a thread, too; Hive's default is 100
         "spark.hadoop.hive.server2.async.exec.threads": "500",
-        # SQL clients and jobs share the cores: a query need not wait for the end of a run, see _POOLS
+        # SQL clients and jobs share the cores, so a query need not wait for the end of a run, see _POOLS
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": str(_pools_file(settings)),
-        # the work of a client that was killed ends after this (Spark: 5 minutes); a living one reattaches within 10 s
+        # after this the work of a killed client ends (Spark: 5 minutes); a living client reattaches within 10 s
         "spark.connect.execute.manager.detachedTimeout": "30s",
         **_ends_of_tasks(settings),
         **lineage_conf(settings),
@@ -223,9 +229,9 @@ def _server_conf(settings: Settings, token: str, base: dict[str, str], archiving
 
 
 def _ends_of_tasks(settings: Settings) -> dict[str, str]:
-    """Settings for tasks that lack memory, or that compute on after they were cancelled (see `Stopping` in `guard`).
+    """Settings for tasks that run out of memory, or go on after they were cancelled (see `Stopping` in `guard`).
 
-    An executor of a cluster ends, and another takes its place; an embedded one is the server, and stays.
+    In a cluster, the executor ends and another replaces it. An embedded executor is the server itself, and stays.
     """
     if settings.master.startswith("local"):
         return {"spark.executor.killOnFatalError.depth": "0"}
@@ -233,15 +239,16 @@ def _ends_of_tasks(settings: Settings) -> dict[str, str]:
 
 
 def lineage_conf(settings: Settings) -> dict[str, str]:
-    """Spark's own integration with OpenLineage, where it is wanted. Where events go is in the file of the settings,
-    not here: Spark's configuration is for every client to read."""
+    """The settings of Spark's own integration with OpenLineage; empty if lineage is not configured.
+
+    The address for events is in the file that the settings name, not here: any client can read Spark's settings."""
     if settings.lineage is None:
         return {}
     ours = {
         "spark.extraListeners": "io.openlineage.spark.agent.OpenLineageSparkListener",
         "spark.openlineage.namespace": settings.lineage_namespace,
         "spark.openlineage.appName": "tidemark_lake",
-        # a statement names values: an entity that is to be erased, a password
+        # a statement can contain confidential values: an entity that is to be erased, a password
         "spark.openlineage.facets.sql.disabled": "true",
     }
     return ours | {name: value for name, value in settings.spark_conf.items() if name in ours}

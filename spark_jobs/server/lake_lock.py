@@ -1,15 +1,15 @@
-"""One writing JVM per lake: an exclusive lock on the lake's root, held for the JVM's lifetime by its launcher.
+"""One writing JVM per lake: an exclusive lock on the lake's root, held for the JVM's lifetime.
 
-A version of a table is made once, whoever commits (decision 0017). But turns and leases of runs are in a home, and so
-is the catalog: two installations on one lake would run a source beside each other, and each fence the other off.
-Hence whoever launches a JVM that may write takes this lock first:
+Each version of a table is made once, whichever process commits (decision 0017). But turns and leases of runs are in a
+home, and so is the catalog. Two installations on one lake would run a source at the same time, and each fence the other
+off. Hence the launcher of a JVM that may write takes this lock first:
 
 - `tidemark up` takes it and hands the open file to the JVM, so that it is held until the JVM itself has ended, also
   where the launcher was killed;
 - a job in a JVM of its own (`spark-submit`, classic mode) takes it in the Python process that drives that JVM.
 
-The lock is the kernel's (`flock`): no crash leaves a stale one. The file's content only says who holds it. It does
-not guard an object store, where the lock file lies in `home` and so refuses second writers of this machine only.
+The lock is the kernel's (`flock`): no crash leaves a stale one. The file's content only describes the holder. For a
+lake on an object store, the lock file is in `home`, and so refuses only second writers of that home.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from spark_jobs.server.errors import LakeBusy
 LOCK_NAME = ".tidemark-writer.lock"
 
 PROBE_WAIT_S = 0.5
-"""How long to insist: `holder` itself takes the lock for some microseconds."""
+"""The seconds for which `acquire` retries: `holder` itself takes the lock for some microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lake: process id, its command line, and since when (ISO 8601, UTC)."""
+    """The process that holds a lake's lock: its id, its command line, and the time of taking it (ISO 8601, UTC)."""
 
     pid: int
     command: str
@@ -45,12 +45,12 @@ class Holder:
 
 
 def lock_file(settings: Settings) -> Path:
-    """The lock's file: in the lake's root, or for a lake on an object store under `home`."""
+    """The file of the lock: in the lake's root, or under `home` for a lake on an object store."""
     return (settings.lake_path or settings.server_dir) / LOCK_NAME
 
 
 class LakeLock:
-    """The exclusive right to run a JVM that writes the lake. Take it with `acquire`, end it with `release`."""
+    """The exclusive right to run a JVM that writes the lake. Take it with `acquire`, give it up with `release`."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
@@ -58,10 +58,10 @@ class LakeLock:
 
     @classmethod
     def acquire(cls, settings: Settings) -> Self:
-        """The lock, at once.
+        """Take the lock, after at most `PROBE_WAIT_S` seconds.
 
         Raises:
-            LakeBusy: another process holds it; the error says which.
+            LakeBusy: another process holds the lock; the error names it.
         """
         path = lock_file(settings)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,17 +78,17 @@ class LakeLock:
 
     @property
     def descriptor(self) -> int:
-        """The open file; a child process that inherits it keeps the lock for as long as it lives."""
+        """The open file. A child process that inherits it keeps the lock for as long as it lives."""
         return self._descriptor
 
     def record(self, pid: int, command: str) -> None:
-        """Write down who holds the lock, for those who are refused."""
+        """Write the holder of the lock into its file, for the error of processes that are refused."""
         holder = Holder(pid, command, datetime.now(UTC).isoformat(timespec="seconds"))
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, json.dumps(asdict(holder)).encode(), 0)
 
     def release(self) -> None:
-        """Close our copy of the open file; the lock ends with the last process that holds a copy."""
+        """Close this process's copy of the open file. The lock ends with the last process that has a copy open."""
         with contextlib.suppress(OSError):
             os.close(self._descriptor)
 
@@ -100,7 +100,7 @@ class LakeLock:
 
 
 def holder(settings: Settings) -> Holder | None:
-    """Who holds the lake's lock now, or None."""
+    """The process that holds the lake's lock now, or None."""
     path = lock_file(settings)
     with _opened(path) as descriptor:
         if descriptor is None or _try_lock(descriptor, fcntl.LOCK_SH):
@@ -132,7 +132,7 @@ def _try_lock(descriptor: int, kind: int) -> bool:
 def _read_holder(path: Path) -> Holder:
     try:
         return Holder(**json.loads(path.read_text()))
-    except (ValueError, TypeError):  # read between truncation and writing
+    except (ValueError, TypeError):  # the holder has truncated the file, and not yet written it
         return Holder(0, "unknown", "unknown")
 
 

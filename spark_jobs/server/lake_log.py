@@ -1,4 +1,4 @@
-"""What the lake server logged while something ran."""
+"""The lines that the lake server logged while something ran."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from spark_jobs.config import Settings
 
 MOST_LINES = 50
 _READ_BYTES = 1 << 20
-"""Of the end of the log: a stack trace of the JVM has about 10 KB."""
+"""The bytes to read of the end of the log. A stack trace of the JVM has about 10 KB."""
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ")
 
 
 def lines_since(settings: Settings, since: datetime, most: int = MOST_LINES) -> list[str]:
-    """The last lines, at most so many, that the lake server of this machine has logged since a time; none where it does
-    not run here. Lines without a time belong to the one before them."""
+    """The last lines that this machine's lake server has logged since a time, at most `most`; empty without a log.
+
+    Lines without a time belong to the line before them."""
     path = settings.logs_dir / "lake.log"
     try:
         with path.open("rb") as log:

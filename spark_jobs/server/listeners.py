@@ -1,11 +1,11 @@
-"""The owner of a socket at the other end of a connection: known before a secret is sent there.
+"""The check of the user at the other end of a connection, before a secret is sent there.
 
-A port is anybody's who binds it first. Linux lists the sockets of this machine with their users in `/proc/net/tcp` and
-`tcp6`. The check is made on the connection itself, once it is established, so that no other process can take the
-listener's place between the check and the secret. A Unix socket needs no such check: its folder has one owner.
+Any user can bind a free port first. Linux lists the sockets of this machine with their users in `/proc/net/tcp` and
+`tcp6`. The check is made on the connection itself, once it is established. So no other process can take the listener's
+place between the check and the secret. A Unix socket needs no such check: its folder has one owner.
 
-What this cannot see: another operating system keeps no such list, and another machine's sockets are in none. There a
-certificate decides (TLS), or the network that the settings trust (`TIDEMARK_PLAINTEXT`).
+The check is not possible on other operating systems, which keep no such list, and for sockets of other machines. There
+a certificate decides (TLS), or the settings declare the network as trusted (`TIDEMARK_PLAINTEXT`).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from spark_jobs.server.errors import ForeignListener
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _MOST_PATH_BYTES = 106
-"""Java takes so many bytes of a Unix socket's path, one fewer than Linux."""
+"""The most bytes of a Unix socket's path that Java accepts, one fewer than Linux."""
 _POLL_S = 0.01
 
 
 def expect_trusted_listener(settings: Settings, connection: socket.socket) -> None:
-    """Check that this user, root or the owner of the home accepted a connection of this machine; closes it otherwise.
+    """Check that this user, root or the home's owner accepted a connection within this machine; close it otherwise.
 
     Raises:
-        ForeignListener: another user did.
-        ConnectionResetError: it has ended, and nobody knows who accepted it.
+        ForeignListener: another user accepted it.
+        ConnectionResetError: the connection has ended, and it is unknown who accepted it.
         TimeoutError: nobody accepted it within the socket's own time limit, or `connect_timeout_s`.
     """
     here, there = connection.getsockname()[:2], connection.getpeername()[:2]
@@ -59,17 +59,17 @@ def expect_trusted_listener(settings: Settings, connection: socket.socket) -> No
 
 
 def socket_folder(settings: Settings, folder: Path, name: str) -> Path:
-    """The folder for the Unix socket `name`: `folder`, or a private one for temporary files where its path is long."""
+    """The folder for the Unix socket `name`: `folder`, or one among the temporary files if the path is too long."""
     if len(os.fsencode(folder / name)) <= _MOST_PATH_BYTES:
         return folder
     return Path(tempfile.gettempdir()) / f"tidemark-{sha256(os.fsencode(settings.home)).hexdigest()[:16]}"
 
 
 def expect_private_folder(settings: Settings, folder: Path) -> None:
-    """Check that nobody else may enter a folder; anybody could have made one of that name for temporary files.
+    """Check that no other user may enter a folder. Among temporary files, anybody could have made one of that name.
 
     Raises:
-        ConfigurationError: its mode or its owner is another.
+        ConfigurationError: the folder has another mode or another owner.
     """
     status = folder.lstat()
     if stat.S_ISDIR(status.st_mode) and status.st_uid in _trusted(settings) and not status.st_mode & 0o077:
@@ -83,17 +83,17 @@ def expect_private_folder(settings: Settings, folder: Path) -> None:
 
 
 def make_private_folder(settings: Settings, folder: Path) -> None:
-    """Make a folder that nobody else may enter.
+    """Make a folder that no other user may enter.
 
     Raises:
-        ConfigurationError: there is one of that name that others may enter, or that is another user's.
+        ConfigurationError: there is a folder of that name that other users may enter, or that is another user's.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     expect_private_folder(settings, folder)
 
 
 def _trusted(settings: Settings) -> set[int]:
-    """Users who may have this installation's secrets: they read the files that hold them."""
+    """The ids of the users who may have this installation's secrets, since they can read the files with them."""
     trusted = {0, os.geteuid()}
     with suppress(FileNotFoundError):
         trusted.add(settings.home.stat().st_uid)
@@ -101,9 +101,10 @@ def _trusted(settings: Settings) -> set[int]:
 
 
 def _accepted_by(local: tuple[str, int], remote: tuple[str, int], wait_s: float) -> int | None:
-    """The user whose process accepted the connection, seen from its own end; None if this machine has no such socket.
+    """The id of the user whose process accepted the connection; None if this machine has no such socket.
 
-    A connection that nobody has accepted yet has no inode, and before Linux 6.16 root for its user.
+    `local` and `remote` are the two ends as that process sees them. A connection that no process has accepted yet has
+    no inode, and before Linux 6.16 it has root as its user.
     """
     deadline = time.monotonic() + wait_s
     while True:
@@ -119,7 +120,7 @@ def _accepted_by(local: tuple[str, int], remote: tuple[str, int], wait_s: float)
 
 
 def _rows(local: tuple[str, int], remote: tuple[str, int]) -> Iterator[tuple[int, int]]:
-    """The user and the inode of the socket with these ends; a socket of IPv6 may serve an address of IPv4."""
+    """The user's id and the inode of the socket with these ends. A socket of IPv6 may serve an address of IPv4."""
     wanted = set(zip(_spellings(*local), _spellings(*remote), strict=True))
     for table in _TABLES:
         with suppress(FileNotFoundError):
@@ -130,7 +131,9 @@ def _rows(local: tuple[str, int], remote: tuple[str, int]) -> Iterator[tuple[int
 
 
 def _spellings(address: str, port: int) -> list[str]:
-    """An address and a port as Linux lists them: words of 32 bits in the machine's order, in hexadecimal digits."""
+    """An address and a port as Linux lists them, in hexadecimal digits: words of 32 bits in the machine's byte order.
+
+    An IPv4 address has a second spelling, that of the IPv6 address which it is mapped to."""
     packed = ip_address(address).packed
     mapped = [b"\0" * 10 + b"\xff\xff" + packed] if len(packed) == 4 else []
     return [f"{_words(each)}:{port:04X}" for each in (packed, *mapped)]
@@ -161,7 +164,7 @@ def _name(user: int) -> str:
 
 
 def traced(settings: Settings) -> dict[str, Any]:
-    """The extension of a request of httpx that checks each connection which is opened for it."""
+    """The extension for a request of httpx that checks each connection opened for that request."""
     import httpx
 
     def look(event: str, info: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
-"""The liveness probe of a lake server, a part of the supervisor: it asks statements, and reports a server that gives no
-answer. A process that lives proves nothing: its executor may have ended, or its heap may be full.
+"""The liveness probe of a lake server, a part of the supervisor: it sends statements, and reports a server that gives
+no answer. A running process does not prove that the server works: its executor may have ended, or its heap be full.
 
-`python -m spark_jobs.server.liveness PID` asks the server with that process id, as a writer over one connection that it
-keeps. It ends with `DEAD` as soon as it has found:
+`python -m spark_jobs.server.liveness PID` asks the server with that process id, as a writer, over a connection for each
+statement that it keeps open. It ends with the exit code `DEAD` as soon as it has found:
 
 - statements that fail, one after the other, for `FAILING_S` seconds;
 - no answer to a statement without a task for `SILENT_S` seconds;
@@ -10,7 +10,7 @@ keeps. It ends with `DEAD` as soon as it has found:
 - no answer to a statement with a task for `STUCK_S` seconds, while this machine has no thread of an executor. A server
   that has such threads is busy: its tasks take all cores, and a statement waits for its turn as long as it takes.
 
-Time is measured while the machine runs: neither a clock that is set nor a machine that sleeps is a server's silence.
+Only time in which the machine runs is counted: setting the clock, or a machine asleep, does not count as silence.
 """
 
 from __future__ import annotations
@@ -37,36 +37,37 @@ NAME = "liveness"
 GRACE_S = 1.0
 
 DEAD = 3
-"""Exit code of a probe whose server does not answer."""
+"""The exit code of a probe whose server is dead."""
 
 PAUSE_S = 10.0
-"""Between two questions; each costs some hundredths of a second of a processor."""
+"""The seconds between two questions. Each costs some hundredths of a second of a processor."""
 
 FAILING_S = 30.0
 SILENT_S = 180.0
-"""A collection of a full heap takes seconds, and a connection beside 20 readers on two cores took 12."""
+"""The limits in seconds have a margin: a garbage collection of a full heap takes seconds, and a connection beside 20
+readers on two cores took 12."""
 STUCK_S = 60.0
 START_LIMITS = 3
-"""A start that nobody waits for may take so many times `startup_timeout_s`; `up` looks at whether something moves."""
+"""A start may take this many times `startup_timeout_s`. An `up` that waits for the start checks for progress itself."""
 
 WITHOUT_TASK, WITH_TASK = "SELECT 1", "SELECT sum(id) FROM range(2)"
 
 
 def liveness_part(settings: Settings, server: int) -> Part:
-    """The probe of the lake server with the process id `server`; what it finds is in `death_file`."""
+    """The probe, as a part, of the lake server with the process id `server`. It writes its finding to `death_file`."""
     death_file(settings).unlink(missing_ok=True)
     return of_module(settings, NAME, "spark_jobs.server.liveness", GRACE_S, str(server))
 
 
 def death_file(settings: Settings) -> Path:
-    """Why the last probe found its server dead, a sentence."""
+    """The file with the reason, a sentence, for which the last probe found its server dead."""
     return settings.server_dir / "death"
 
 
 class Liveness:
-    """The answers of a server so far, and whether they prove it dead. All times are seconds of one clock.
+    """The answers of a server so far, and the judgement whether they prove it dead. All times are seconds of one clock.
 
-    `now`: when the server was started; `start_s`: how long its first answer may take.
+    `now` is the time at which the server was started, `start_s` the seconds that its first answer may take.
     """
 
     def __init__(self, now: float, start_s: float) -> None:
@@ -75,7 +76,7 @@ class Liveness:
         self._failing_since: dict[str, float] = {}
 
     def answer(self, statement: str, now: float, error: str | None = None) -> str | None:
-        """Note an answer; why the server is dead, if it is."""
+        """Record an answer, or the `error` that came instead. Returns the reason if the server is dead, else None."""
         if error is None:
             # a statement with a task proves as much as one without
             for answered in {WITHOUT_TASK, statement}:
@@ -88,7 +89,9 @@ class Liveness:
         return f"statements have failed for {failing:.0f} s, the last with: {error}"
 
     def silence(self, now: float, *, executes: Callable[[], bool]) -> str | None:
-        """Note that there is no answer yet; why the server is dead, if it is. `executes`: whether tasks run."""
+        """Record that no answer has come yet. Returns the reason if the server is dead, else None.
+
+        `executes` returns True if the server's executor works."""
         if not self._has_started():
             return "no statement was answered since it was started" if now >= self._start_ends else None
         silent, stuck = (now - self._answered[statement] for statement in (WITHOUT_TASK, WITH_TASK))
@@ -103,7 +106,7 @@ class Liveness:
 
 
 class _Asker:
-    """Asks a statement again and again in a thread of its own, over one connection."""
+    """A thread that sends a statement again and again, over one connection, and puts the answers into a queue."""
 
     def __init__(self, settings: Settings, statement: str, answers: Queue[tuple[str, str | None]]) -> None:
         self._settings, self._statement, self._answers = settings, statement, answers
@@ -124,9 +127,9 @@ class _Asker:
                 cursor.execute(self._statement)
                 cursor.fetchall()
         except TidemarkError as refusal:
-            # what keeps this probe from asking is no fault of the server
+            # this probe could not ask, which is not the server's fault
             sys.stdout.write(f"{refusal}\n")
-        except Exception as error:  # any: what it means is decided by how long it lasts
+        except Exception as error:  # of any kind: only the time for which errors last decides
             with suppress(Exception):
                 self._connection._transport.close()
             self._connection = None
@@ -135,8 +138,10 @@ class _Asker:
 
 
 def executes(server: int) -> bool:
-    """Whether the JVM has a thread of an executor: Linux gives the first 15 letters of a thread's name. Where executors
-    are processes of their own, their master replaces those that end, and a statement waits."""
+    """True if the JVM with this process id has a thread of an executor, or if its threads cannot be listed.
+
+    Linux shows the first 15 letters of a thread's name. This is for embedded executors only: those of a cluster are
+    processes of their own, which their master replaces while a statement waits."""
     threads = list(Path(f"/proc/{server}/task").glob("*/comm"))
     names = []
     for thread in threads:
@@ -146,7 +151,7 @@ def executes(server: int) -> bool:
 
 
 def main() -> int:
-    """Ask until the server is dead; the supervisor ends this probe with its server."""
+    """Ask until the server is dead or its process has ended. Returns `DEAD` if the server is dead, else 0."""
     settings, server = load_settings(), int(sys.argv[1])
     embedded = settings.master.startswith("local")
     answers: Queue[tuple[str, str | None]] = Queue()

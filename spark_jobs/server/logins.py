@@ -1,7 +1,8 @@
-"""Logins of SQL over JDBC: one file of mode 0600 in the home, a line `user role password` each, for people to edit.
+"""Logins of SQL over JDBC: a file of mode 0600 in the home, with a line `user role password` for each user.
 
-The roles are `reader` and `writer`. The file is made at the first start, with a user of each role; what it says holds
-from the next login on. A line without a password gives a role to a user whose password another provider checks.
+The roles are `reader` and `writer`. The file is made at the first start, with a user of each role. People edit it; a
+change takes effect at the next login. A line without a password gives a role to a user whose password another provider
+checks.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ READABLE = (
     *("trace.publications", "trace.*_corrections"),
     *("*__silver.*", "*__gold.*"),
 )
-"""What a reader reads, as `database.table`; `*` is any part of a name. `__` parts an environment from a layer."""
+"""The tables that readers may read, as `database.table`, where `*` matches any part of a name. `__` separates the name
+of an environment from a layer."""
 
 UNPUBLISHED = ("silver.*_history", "gold.*_history")
-"""Tables among the readable ones that have rows before they are published: readers read them through views alone."""
+"""The readable tables that contain rows not yet published. Readers may read them only through views."""
 
 PUBLISHED = ("bronze", "trace", "silver", "gold", "marts", "quality", "pins")
-"""Databases that runs alone write: no login does."""
+"""The databases that only runs write. No login may write them."""
 
 _HEADER = """\
 # Logins of SQL over JDBC: user, role (reader or writer), password. A change holds from the next login on.
@@ -37,14 +39,14 @@ _HEADER = """\
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A user of JDBC and the password."""
+    """A user of SQL over JDBC, and the user's password."""
 
     user: str
     password: str
 
 
 def ensure_logins(settings: Settings) -> None:
-    """Make the file of logins with a user of each role, unless it is there."""
+    """Make the file of logins, with a user of each role. If it exists, only set its mode to 0600."""
     path = settings.logins_file
     if path.exists():
         path.chmod(0o600)
@@ -57,10 +59,10 @@ def ensure_logins(settings: Settings) -> None:
 
 
 def login(settings: Settings, role: str) -> Login:
-    """The first user of a role that has a password in the file.
+    """The first user in the file that has this role and a password.
 
     Raises:
-        LoginMissing: there is no file, or no such user in it, or this process may not read it.
+        LoginMissing: the file is missing or may not be read by this process, or it has no such user.
     """
     try:
         lines = settings.logins_file.read_text().splitlines()
@@ -83,10 +85,11 @@ def _missing(settings: Settings, role: str, found: str) -> LoginMissing:
 
 
 def expect_private(settings: Settings) -> None:
-    """Check that passwords and rows are not sent readable over a network.
+    """Check that passwords and rows are not sent unencrypted over a network.
 
     Raises:
-        PlaintextRefused: the ports are bound beyond the loopback, without TLS and without a word that this is meant.
+        PlaintextRefused: the ports are bound beyond the loopback, without TLS, and the settings do not allow that
+            (`plaintext`).
     """
     if settings.plaintext or settings.tls_keystore is not None or _is_loopback(settings.bind_address):
         return
@@ -107,7 +110,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def server_conf(settings: Settings) -> dict[str, str]:
-    """The lake server's configuration of logins, TLS, rights and limits."""
+    """The lake server's Spark settings for logins, TLS, rights and limits."""
     conf = {
         "spark.hadoop.hive.server2.authentication": "CUSTOM",
         "spark.hadoop.hive.server2.enable.doAs": "false",
@@ -124,7 +127,7 @@ def server_conf(settings: Settings) -> dict[str, str]:
         "spark.tidemark.reader.statements": str(settings.reader_statements),
         "spark.tidemark.reader.sessions": str(settings.reader_sessions),
         "spark.tidemark.reader.heap": str(settings.reader_heap),
-        # a connection has a thread: those of all readers (Limit.sessionsOfAll), those that log in, the pipeline's
+        # one thread per connection: those of all readers (Limit.sessionsOfAll), those that log in, the pipeline's
         "spark.hadoop.hive.server2.thrift.max.worker.threads": str(10 * settings.reader_sessions + 400),
     }
     if settings.ldap_url:

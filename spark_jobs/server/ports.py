@@ -1,4 +1,4 @@
-"""Is a port free, and if not, whose is it?"""
+"""The check that a port is free, and the search for the process that listens on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_jobs.server.errors import PortTaken
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A process that listens on a port; None where the system does not tell us (another user's process)."""
+    """A process that listens on a port. `pid` and `command` are None if the system hides them (of other users)."""
 
     port: int
     pid: int | None
@@ -20,9 +20,9 @@ class Listener:
 
 
 def listener(address: str, port: int) -> Listener | None:
-    """Who listens on the port, or None if it can be had."""
+    """The process that listens on the port, or None if the port is free."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # a port in TIME_WAIT can be had, so it must not look taken
+        # a port in TIME_WAIT is free, so it must not look taken
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
@@ -35,11 +35,11 @@ def expect_free(address: str, ports: dict[str, int]) -> None:
     """Check that each part can have its port.
 
     Args:
-        address: the interface the parts will listen on.
+        address: the interface that the parts will listen on.
         ports: environment variable of the knob → port.
 
     Raises:
-        PortTaken: for the first one in use; the error says by whom.
+        PortTaken: a port is in use; the error is about the first such port, and names the process.
     """
     for knob, port in ports.items():
         other = listener(address, port)

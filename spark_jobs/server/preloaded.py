@@ -1,8 +1,8 @@
-"""Run Airflow's scheduler in a process that has imported what tasks import: its executor's workers, and the tasks that
-they fork, have it from their first moment.
+"""Airflow's scheduler in a process that has already imported the modules of tasks. So its executor's workers, and the
+tasks that they fork, have these modules from their start.
 
-`python -m spark_jobs.server.preloaded MODULE… -- ARGUMENT…` imports the modules and is `airflow ARGUMENT…` then. Tasks
-send their token to Airflow's port: there, too, the listener is checked first.
+`python -m spark_jobs.server.preloaded MODULE… -- ARGUMENT…` imports the modules and then runs `airflow ARGUMENT…`.
+Tasks send their token to Airflow's port, so the listener there is checked first, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_jobs.server.listeners import traced
 
 
 def main() -> None:
-    """See the module."""
+    """Import the modules of the command line, and become `airflow` with the arguments after `--`."""
     end = sys.argv.index("--")
     for name in sys.argv[1:end]:
         importlib.import_module(name)
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def check_listeners(settings: Settings) -> None:
-    """Have the clients with which tasks speak to Airflow check each connection that they open."""
+    """Make the clients by which tasks call Airflow check the listener of each connection that they open."""
     from airflow.sdk.api.client import Client
 
     clients: Any = Client

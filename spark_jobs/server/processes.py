@@ -1,11 +1,11 @@
-"""Start a part so that it cannot outlive its supervisor, and end it with everything it started.
+"""Start a part so that it cannot outlive its supervisor, and end it with all processes that it started.
 
-Three nets, since each alone has a hole:
+Three means work together, since each alone has a gap:
 
 - the kernel signals a part when its supervisor dies (`PR_SET_PDEATHSIG`), however it dies;
 - the supervisor adopts the descendants of a part that died (`PR_SET_CHILD_SUBREAPER`);
-- every process carries a marker in its environment, inherited by all it starts, so that `down` finds them by that,
-  whoever their parents are now.
+- every process has a marker in its environment, and its children inherit the marker. So `down` finds all of them,
+  whatever their parents are now.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ import psutil
 from spark_jobs.config import Settings
 
 MARKER = "TIDEMARK_PART_OF"
-"""Environment variable of every process that a supervisor started; its value is the supervisor's home."""
+"""The environment variable of every process that a supervisor started; its value is the supervisor's home."""
 
 LOG_LIMIT_BYTES = 20 * 1024**2
-"""Weeks of a healthy part; a part that fails in a loop writes more than anyone reads."""
+"""The size from which on a log is set aside. A healthy part takes weeks to write that; one that fails in a loop writes
+more than anyone reads."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -40,9 +41,9 @@ class Part:
 
     Attributes:
         grace_s: seconds between `end_signal` and SIGKILL.
-        pass_fds: open files that it inherits (the lake's lock).
-        ended: called when it has ended in order, at the wish of the supervisor.
-        lost: which of the folders that it works in are missing; the supervisor restarts a part that has lost one.
+        pass_fds: descriptors of open files that the process inherits (the lake's lock).
+        ended: called when the supervisor has ended the part, and it ended in order.
+        lost: returns the missing ones of its working folders; the supervisor restarts a part that has lost one.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Part:
 
 
 def of_module(settings: Settings, name: str, module: str, grace_s: float, *arguments: str) -> Part:
-    """A module of ours as a part, with the installation's settings."""
+    """A part that runs a module of this package with the installation's settings."""
     return Part(
         name=name,
         command=(sys.executable, "-m", module, *arguments),
@@ -70,9 +71,9 @@ def of_module(settings: Settings, name: str, module: str, grace_s: float, *argum
 
 
 def spawn(part: Part, home: Path) -> subprocess.Popen[bytes]:
-    """Start a part in a process group of its own; its output is appended to its log file.
+    """Start a part in a session of its own; its output is appended to its log file.
 
-    Call it from the main thread only: the kernel's signal is sent when the *thread* that started the part ends.
+    Call it from the main thread only: the kernel signals the part when the *thread* that started the part ends.
     """
     part.working_dir.mkdir(parents=True, exist_ok=True)
     part.working_dir.chmod(0o700)  # it holds secrets
@@ -93,7 +94,7 @@ def spawn(part: Part, home: Path) -> subprocess.Popen[bytes]:
 
 
 def _set_aside_if_big(log: Path) -> None:
-    """Keep one older log beside the present one; each start of a part is a chance to change over."""
+    """Rename a log that is too big to `<name>.1`, and so replace the older one. It is done at each start of a part."""
     if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
         log.replace(log.with_name(f"{log.name}.1"))
 
@@ -104,7 +105,7 @@ def adopt_orphans() -> None:
 
 
 def marked(home: Path) -> list[psutil.Process]:
-    """Every living process of a supervisor of this home, itself included; never the caller or its ancestors."""
+    """All living processes with the marker of this home, also the supervisor, but not the caller and its ancestors."""
     ours = {os.getpid(), *(ancestor.pid for ancestor in psutil.Process().parents())}
     found = []
     for process in psutil.process_iter():
@@ -115,19 +116,21 @@ def marked(home: Path) -> list[psutil.Process]:
 
 
 def end_with_parent(number: signal.Signals) -> None:
-    """Ask the kernel to send this process `number` when its parent ends."""
+    """Ask the kernel to send the signal `number` to this process when its parent ends."""
     _prctl(_PR_SET_PDEATHSIG, number)
 
 
 def end(processes: Iterable[psutil.Process], grace_s: float, number: signal.Signals = signal.SIGTERM) -> list[int]:
-    """Signal `number`, after `grace_s` seconds SIGKILL; returns the ids of those that had to be killed."""
+    """Send the processes the signal `number`, and after `grace_s` seconds SIGKILL to those that still run.
+
+    Returns the ids of the processes that were sent SIGKILL."""
     remaining = _signal_and_wait(list(processes), number, grace_s)
     _signal_and_wait(remaining, signal.SIGKILL, 10.0)
     return [process.pid for process in remaining]
 
 
 def tree(pid: int) -> list[psutil.Process]:
-    """A process and its descendants; empty if it has ended."""
+    """The process and its descendants; empty if the process has ended."""
     try:
         root = psutil.Process(pid)
         return [root, *root.children(recursive=True)]
@@ -136,7 +139,7 @@ def tree(pid: int) -> list[psutil.Process]:
 
 
 def processor_s(pid: int) -> float:
-    """Seconds of a processor that a process and its living descendants have used."""
+    """The processor time, in seconds, that a process and its living descendants have used."""
     used = 0.0
     for process in tree(pid):
         with contextlib.suppress(psutil.Error):
@@ -155,7 +158,7 @@ def _signal_and_wait(processes: list[psutil.Process], number: signal.Signals, wa
 def _die_with_parent(parent: int) -> Callable[[], None]:
     def in_child() -> None:
         end_with_parent(signal.SIGTERM)
-        if os.getppid() != parent:  # it died before the kernel knew of our wish
+        if os.getppid() != parent:  # the parent died before the kernel was asked
             os._exit(1)
 
     return in_child

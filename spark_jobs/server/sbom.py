@@ -1,8 +1,8 @@
-"""The bill of materials: what `cyclonedx-py` says of the Python packages, and the pinned jars.
+"""The bill of materials: the Python packages, as `cyclonedx-py` lists them, and the pinned jars.
 
     python -m spark_jobs.server.sbom PACKAGES.json SBOM.json        # what `make sbom` calls
 
-The jars within pyspark's own package are part of pyspark there.
+The jars in pyspark's package are not listed one by one: they count as part of pyspark.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from spark_jobs.server.jars import DELTA, OPTIONAL
 
 
 def with_jars(bill: dict[str, Any]) -> dict[str, Any]:
-    """A bill in CycloneDX's JSON with the jars of every lock among its components."""
+    """A bill of materials in CycloneDX's JSON, with the jars of all locks added to its components."""
     jars = [
         {
             "type": "library",

@@ -1,4 +1,4 @@
-"""Waiting for the parts of one `up`: as long as they work, with an early end where one cannot come."""
+"""The wait for the parts of one `up`: it goes on as long as they work, and ends early if a part has failed."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from spark_jobs.server.status import POLL_S, running_supervisor
 Progress = Callable[[str], None]
 
 TELL_S = 30.0
-"""How often `up` says for what it waits."""
+"""The seconds between two messages of `up` about the parts that it waits for."""
 
 LOOK_S = 10.0
-"""How often it looks at whether the parts that it waits for work."""
+"""The seconds between two checks whether these parts use a processor."""
 
 LEAST_LOAD = 0.1
-"""The share of a processor that counts as work: Airflow's scheduler without anything to do takes 0.05."""
+"""The share of a processor from which on parts count as working. An idle scheduler of Airflow takes 0.05."""
 
 _PARTS = {"sql": (lake.NAME, first_work_part.NAME), "connect": (lake.NAME, first_work_part.NAME)}
-"""The parts that a service needs; Airflow needs all others."""
+"""Service -> the parts that it needs. Airflow needs all other parts."""
 
 
 class SupervisorGone(Exception):
-    """The supervisor that was asked to start something has ended."""
+    """The running supervisor, which was asked to start parts, has ended."""
 
 
 class Starting:
     """Asks the services until each has answered and the lake server's first work is done.
 
     Args:
-        wish: the name of what the supervisor was asked for; before it has read that, the server that it is about to
-            end would answer, and a part that it is about to start is one that was given up.
+        wish: the name of the wish that the supervisor was given. Until the supervisor has read it, its state does not
+            count: a server that is about to be ended would answer, and a part that is to be started again looks failed.
         launched: the supervisor, if this `up` started it.
     """
 
@@ -60,11 +60,11 @@ class Starting:
         self._answer = "no supervisor"
 
     def wait(self) -> None:
-        """Return when everything serves.
+        """Return when all services answer and the first work is done, or is left to go on.
 
         Raises:
-            StartFailed: as soon as it is clear that a part will not.
-            SupervisorGone: the supervisor ended that ran before.
+            StartFailed: a part has failed, or no part has worked for `startup_timeout_s` seconds.
+            SupervisorGone: the supervisor that ran before this `up` has ended.
         """
         while True:
             time.sleep(POLL_S)
@@ -89,7 +89,7 @@ class Starting:
     def _first_work_is_done(self, state: SupervisorState) -> bool:
         part, server = state.part(first_work_part.NAME), state.part(lake.NAME)
         if part is None:
-            # the supervisor is that of an older version, which has no such part
+            # a supervisor of an older version has no such part
             return True
         if part.condition == "running" and time.monotonic() - self._begun > self._settings.startup_timeout_s:
             self._progress(f"{part.name} takes long, and goes on: see {part.log}")
@@ -116,11 +116,11 @@ class Starting:
             raise self._failed(next(iter(self._questions), first_work_part.NAME), found, self._settings.logs_dir)
 
     def _look_for_work(self, parts: Sequence[PartState]) -> None:
-        """Note whether the parts that are waited for use a processor, and say now and then that they are waited for."""
+        """Record whether the awaited parts use a processor, and report now and then which parts are awaited."""
         now = time.monotonic()
         if now - self._looked >= LOOK_S:
             worked_s = sum(processes.processor_s(part.pid) for part in self._awaited(parts) if part.pid)
-            # what ended took its time with it
+            # processes that ended no longer count, so the sum can fall
             if worked_s < self._worked_s or worked_s - self._worked_s >= LEAST_LOAD * (now - self._looked):
                 self._moved = now
             self._looked, self._worked_s = now, worked_s
@@ -132,7 +132,7 @@ class Starting:
             self._told = now
 
     def _awaited(self, parts: Sequence[PartState]) -> list[PartState]:
-        """The parts that a service without an answer needs, or the first work."""
+        """The parts that services without an answer need; once all have answered, the first work."""
         served = {name for names in _PARTS.values() for name in names}
         wanted: set[str] = set() if self._questions else {first_work_part.NAME}
         for service in self._questions:

@@ -1,4 +1,4 @@
-"""What the supervisor writes down for `status`, `up` and `down`: one small JSON file under home."""
+"""The state of the supervisor, which it writes for `status`, `up` and `down` into a small JSON file under home."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ import psutil
 from spark_jobs.config import Settings
 
 Condition = Literal["running", "restarting", "failed", "finished"]
-"""`failed`: it ended too often and is given up; `finished`: a step that ran to its end (the migration)."""
+"""The condition of a part. `failed`: the part ended too often and was given up; `finished`: the part is a single step,
+such as the migration, and has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartState:
-    """One part as its supervisor sees it. `started` is in seconds since the epoch, for people; `started_monotonic` in
-    those of the monotonic clock. `reason`: why its supervisor ended its last process, which ran and did not work."""
+    """The state of one part.
+
+    `started` is in seconds since the epoch, for people; `started_monotonic` is in seconds of the monotonic clock.
+    `reason` is given if the supervisor ended the part's last process, since it ran but did not work."""
 
     name: str
     condition: Condition
@@ -38,11 +41,11 @@ class SupervisorState:
     """A supervisor and its parts.
 
     Attributes:
-        created: the process's creation time, which tells it from a later process with the same id.
+        created: the process's creation time, which distinguishes it from a later process with the same id.
         code: version of the code (`code_version`) when `tidemark up` last started or checked the lake server.
-        airflow: whether it runs Airflow, as the last wish that it has read says.
+        airflow: True if it runs Airflow, according to the last wish that it has read.
         wish: the name of that wish.
-        setup: the settings as a mapping; a change of them needs a restart of everything.
+        setup: the settings as environment variables; a change of them needs a restart of all parts.
     """
 
     pid: int
@@ -54,7 +57,7 @@ class SupervisorState:
     wish: str = ""
 
     def is_alive(self) -> bool:
-        """Whether this very supervisor still runs."""
+        """True if this supervisor still runs, and not another process with the same id."""
         try:
             process = psutil.Process(self.pid)
             return abs(process.create_time() - self.created) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
@@ -62,48 +65,49 @@ class SupervisorState:
             return False
 
     def part(self, name: str) -> PartState | None:
-        """The part of that name, or None."""
+        """The part with this name, or None."""
         return next((part for part in self.parts if part.name == name), None)
 
 
 def state_file(settings: Settings) -> Path:
-    """Where the supervisor's state is."""
+    """The file of the supervisor's state."""
     return settings.server_dir / "supervisor.json"
 
 
 def wish_file(settings: Settings) -> Path:
-    """Where `tidemark up` writes what the supervisor should run, see `write_wish`."""
+    """The file in which `tidemark up` tells the supervisor what to run, see `write_wish`."""
     return settings.server_dir / "wish.json"
 
 
 def write_wish(settings: Settings, *, airflow: bool, code: str) -> str:
-    """Write what the supervisor should run: Airflow or not, and which version of the code; the wish's name, by which
-    its state tells that it has read it."""
+    """Write the wish for the supervisor: with or without Airflow, and the version of the code.
+
+    Returns the new name of the wish. The supervisor's state has that name once the supervisor has read the wish."""
     name = uuid4().hex
     write_json(wish_file(settings), {"airflow": airflow, "code": code, "wish": name})
     return name
 
 
 def read_state(settings: Settings) -> SupervisorState | None:
-    """The state written last, or None; its supervisor may have ended since."""
+    """The state that was written last, or None. Its supervisor may have ended since."""
     try:
         content = json.loads(state_file(settings).read_text())
     except FileNotFoundError:
         return None
     known = {field.name for field in fields(SupervisorState)}
     parts = tuple(PartState(**part) for part in content.pop("parts"))
-    # written by another version of this file: what it does not say is unknown, and `down` must work all the same
+    # another version may have written it: missing fields become None, and `down` must work all the same
     unsaid: dict[str, Any] = dict.fromkeys(known - content.keys() - {"parts"})
     return SupervisorState(**{**unsaid, **{k: v for k, v in content.items() if k in known}}, parts=parts)
 
 
 def write_state(settings: Settings, state: SupervisorState) -> None:
-    """Replace the state, at once for readers."""
+    """Replace the supervisor's state; readers see the old one or the new one."""
     write_json(state_file(settings), asdict(state))
 
 
 def write_json(path: Path, content: object) -> None:
-    """Replace a file (mode 0600) by JSON, at once for readers."""
+    """Replace a file by one of mode 0600 with this content as JSON; readers see the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         written = Path(file.name)

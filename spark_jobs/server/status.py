@@ -1,4 +1,4 @@
-"""What runs under a home, and whether it serves."""
+"""The status of an installation: the services and processes that run under a home, and their health."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from spark_jobs.server.state import SupervisorState, read_state
 POLL_S = 0.5
 
 SETTLING_S = 120.0
-"""A part older than this that does not answer is not starting, it hangs."""
+"""The seconds after its start from which on a part that does not answer counts as hanging, no longer as starting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Something a user can reach: `url`, and whether it answers (`Health`)."""
+    """A service that users can reach: its name, its URL and its health."""
 
     name: str
     url: str
@@ -31,12 +31,12 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The installation at a moment.
+    """The status of the installation at a moment.
 
     Attributes:
-        supervisor: its last state, or None if it does not run.
-        services: SQL, Spark Connect and (where it was asked for) Airflow.
-        stale: the lake server runs other code than the files say.
+        supervisor: the supervisor's last state, or None if it does not run.
+        services: SQL, Spark Connect and, if it was asked for, Airflow; empty if the supervisor does not run.
+        stale: True if the lake server runs another version of the code than the files have.
         orphans: ids of processes that a supervisor of this home left behind.
     """
 
@@ -48,13 +48,13 @@ class Status:
 
     @property
     def ok(self) -> bool:
-        """Everything asked for serves, with the present code, and nothing is left over."""
+        """True if there are services, all serve with the present code, and no process is left over."""
         healthy = bool(self.services) and all(service.health.ok for service in self.services)
         return healthy and not self.stale and not self.orphans
 
     @property
     def starting(self) -> bool:
-        """A part was (re)started a short time ago, or is about to be."""
+        """True if a part was started or restarted within `SETTLING_S` seconds, or is about to be."""
         parts = self.supervisor.parts if self.supervisor else ()
         now = time.monotonic()
         fresh = any(part.condition == "running" and now - part.started_monotonic < SETTLING_S for part in parts)
@@ -62,10 +62,10 @@ class Status:
 
 
 def status(settings: Settings, *, wait_s: float = 0.0) -> Status:
-    """Ask every service now; takes 1 to 3 s, or `connect_timeout_s` where one is silent.
+    """The status now, with an answer of every service; takes 1 to 3 s, or `connect_timeout_s` if a service is silent.
 
     Args:
-        wait_s: ask again for so many seconds while a part that was (re)started does not answer yet.
+        wait_s: the seconds for which to ask again while a part that was just started or restarted does not answer.
     """
     deadline = time.monotonic() + wait_s
     while True:
@@ -83,8 +83,9 @@ def running_supervisor(settings: Settings) -> SupervisorState | None:
 
 
 def runs_airflow(settings: Settings) -> bool:
-    """Whether Airflow runs under this home, though it may not answer now: a supervisor keeps it running, and has not
-    given up the part that answers."""
+    """True if Airflow runs under this home: a supervisor keeps it running, and has not given up its API server.
+
+    Airflow need not answer now."""
     state = running_supervisor(settings)
     if state is None or not state.airflow:
         return False

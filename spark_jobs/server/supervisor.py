@@ -1,15 +1,15 @@
-"""The supervisor: one process that runs the lake server with its first work, the command server and Airflow's parts,
-restarts a dead part and ends them all.
+"""The supervisor: one process that runs the lake server with its first work, the command server and Airflow's parts. It
+restarts a dead part, and ends all of them.
 
-`tidemark up` starts it in a session of its own; it writes what it knows to one state file. Signals:
+`tidemark up` starts it in a session of its own. It writes the state of all parts to one file. Signals:
 
 - SIGTERM, SIGINT: end all parts, Airflow first, then its database and the lake server, and leave no process behind;
-- SIGHUP: read the wish file again: start or end Airflow, and start what was given up.
+- SIGHUP: read the wish file again: start or end Airflow, and start the parts that were given up.
 
-A part that ends is started again after a pause; after `RESTARTS` ends within `WINDOW_S` it is given up and reported
-as failed, until `tidemark up` wishes for it again, while the others go on. A part whose folders somebody has removed
-is ended, and so started again; so is a lake server whose statements get no answer (`liveness`). The supervisor holds
-the lake's writer lock, and so does the JVM: no other writer can step in between two lives of the lake server.
+A part that ends is started again after a pause. After more than `RESTARTS` ends within `WINDOW_S` it is given up and
+reported as failed, until a new `tidemark up`, while the other parts go on. A part whose folders were removed is ended,
+and so restarted; so is a lake server whose statements get no answer (`liveness`). The supervisor holds the lake's
+writer lock, and so does the JVM. So no other writer can take the lock while the lake server is restarted.
 """
 
 from __future__ import annotations
@@ -41,51 +41,54 @@ from spark_jobs.server.state import Condition, PartState, SupervisorState, wish_
 log = structlog.get_logger()
 
 RESTARTS = 3
-"""A crash by accident is mended by one restart; a part that ends again and again needs a person."""
+"""The most restarts within `WINDOW_S`. One restart repairs an accidental crash; a part that ends repeatedly needs a
+person."""
 
 WINDOW_S = 600.0
-"""Ends longer ago than this do not count."""
+"""The seconds after which the end of a part no longer counts."""
 
 PAUSE_S = 2.0
-"""Before the first restart; doubled for each further one."""
+"""The seconds before the first restart; doubled for each further restart."""
 
 TICK_S = 0.5
-"""How often the supervisor looks at its parts."""
+"""The seconds between two looks of the supervisor at its parts."""
 
 LOST_TICKS = 10
-"""A part has lost folders that are missing so many times in a row: one that is about to end removes its own."""
+"""The number of looks in a row that must find folders missing before they count as lost: a part that is about to end
+removes its folders itself."""
 
 _ENDED_IN_ORDER = (0, 128 + signal.SIGTERM)
-"""Exit codes of a program that has done at SIGTERM what it does at its end."""
+"""The exit codes of a program that ended in order, possibly at SIGTERM."""
 
 _WITHOUT_AIRFLOW = (lake.NAME, command_part.NAME, first_work_part.NAME, liveness.NAME)
 
 
 @dataclass
 class _Run:
-    """A part and its current process."""
+    """A part and its current process, if one runs. `once`: the part is a single step, finished when it exits with 0."""
 
     make: Callable[[], Part]
     once: bool = False
     part: Part | None = None
     complete: bool = False
-    """Whether the process has had all of its folders."""
+    """True if the process has had all of its folders at some time."""
     ticks_lost: int = 0
     process: Popen[bytes] | None = None
     started: float = 0.0
     started_monotonic: float = 0.0
     ends: list[float] = field(default_factory=list)
-    """Seconds of the monotonic clock, as is `not_before`: a clock that is set back keeps nothing from being started."""
+    """The times of its last ends. Like `not_before` they are of the monotonic clock: setting the time delays no start.
+    """
     restarts: int = 0
     last_exit: int | None = None
     reason: str = ""
-    """Why this supervisor ended its last process."""
+    """The reason for which this supervisor ended its last process, if that ran but did not work."""
     condition: Condition = "restarting"
     not_before: float = 0.0
 
 
 class Supervisor:
-    """Runs the parts of one home until `stop` is asked for; see the module."""
+    """The supervisor of one home; see the module's text."""
 
     def __init__(self, settings: Settings, java: Java, lock: LakeLock) -> None:
         self._settings = settings
@@ -102,7 +105,7 @@ class Supervisor:
             self._runs[command_part.NAME] = _Run(lambda: command_part.command_part(settings))
 
     def ask_stop(self, *_: object) -> None:
-        """End everything at the next tick; a signal handler."""
+        """End all parts at the next tick; a signal handler."""
         self._stop_asked = True
 
     def ask_reconcile(self, *_: object) -> None:
@@ -117,7 +120,7 @@ class Supervisor:
                     self._tick()
                     self._hindrance = ""
                 except OSError as error:
-                    # a disk without room ends nothing that runs: what could not be written is tried again
+                    # a full disk ends no part: the supervisor goes on, and tries to write again
                     if str(error) != self._hindrance:
                         log.warning("cannot go on, and tries again", error=str(error))
                     self._hindrance = str(error)
@@ -173,15 +176,17 @@ class Supervisor:
             self._start(name, run)
 
     def _end_faulty(self, name: str, run: _Run, reason: str) -> None:
-        """End a part that runs and does not work."""
+        """End a part that runs but does not work, so that it is restarted."""
         log.warning("does not work, is ended", part=name, reason=reason)
         run.reason = reason
         self._end(run)
         self._note_end(name, run)
 
     def _watch_folders(self, run: _Run) -> Sequence[Path]:
-        """The folders that a part has lost. None are reported while it has yet to make them, while they can't be looked
-        at, or when the home itself is gone: whoever removed that does not want it back."""
+        """The folders that a part has lost.
+
+        Empty while the part has yet to make them, if they cannot be looked at, or if the home itself was removed: that
+        was intended."""
         if run.process is None or run.part is None:
             return ()
         try:
@@ -193,7 +198,7 @@ class Supervisor:
         return lost if run.ticks_lost >= LOST_TICKS and self._settings.server_dir.is_dir() else ()
 
     def _waits(self, name: str) -> bool:
-        """Whether a part needs another one that is not there yet."""
+        """True if a part needs another one that is not ready yet: Airflow's database, or its migration."""
         if name in (*_WITHOUT_AIRFLOW, postgres.NAME):
             return False
         database = self._runs.get(postgres.NAME)
@@ -217,7 +222,7 @@ class Supervisor:
             self._lock.record(run.process.pid, "the lake server of `tidemark up`, home " + str(self._settings.home))
 
     def _accompany(self, server: int) -> None:
-        """Begin the first work and the probe of a lake server; those of the one before are of no use to it."""
+        """Make a first work and a probe for the new lake server, in place of those of the server before."""
         settings = self._settings
         made: dict[str, Callable[[], Part]] = {
             first_work_part.NAME: lambda: first_work_part.first_work_part(settings),
@@ -255,7 +260,7 @@ class Supervisor:
         log.warning("ended, will be restarted", part=name, exit_code=run.last_exit)
 
     def _end_strays(self) -> None:
-        """End what a dead part left behind: this process has adopted it."""
+        """End the processes that dead parts left behind, which this process has adopted."""
         own = {run.process.pid for run in self._runs.values() if run.process is not None}
         strays = [child for child in psutil.Process().children() if child.pid not in own]
         killed = processes.end([process for stray in strays for process in processes.tree(stray.pid)], grace_s=5.0)
@@ -313,16 +318,16 @@ class Supervisor:
 
 
 class _LogFile(io.TextIOBase):
-    """Standard output, without what it has no room for."""
+    """Standard output as a file that drops text if it cannot be written, such as on a full disk."""
 
     def write(self, text: str) -> int:
-        """Write what can be written."""
+        """Write the text, or drop it if that fails; returns its length in both cases."""
         with contextlib.suppress(OSError):
             sys.stdout.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Flush what can be flushed."""
+        """Flush standard output; errors are ignored."""
         with contextlib.suppress(OSError):
             sys.stdout.flush()
 

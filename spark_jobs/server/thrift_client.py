@@ -1,8 +1,8 @@
-"""Connections through the Thrift port, as a JDBC client opens them: our own server alone is given a login.
+"""Connections through the Thrift port, as a JDBC client opens them. A login is sent only to our own server.
 
-On this machine the owner of the listening process is checked. Under TLS the server must show a certificate of our
-keystore; the start of the server writes those beside the logins. Where that file is not, as on another machine, the
-authorities that the system trusts decide.
+On this machine the owner of the listening process is checked. With TLS, the server must show a certificate of our
+keystore; the start of the server writes those to a file beside the logins. If that file is missing, as on another
+machine, the server needs a certificate by an authority that the system trusts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from spark_jobs.server.logins import Login, login
 
 
 def thrift_connection(settings: Settings, user: Login, timeout_s: float | None = 30.0, **wishes: Any) -> Any:
-    """A connection of PyHive; `wishes` go to `hive.Connection`. `timeout_s`: of each answer; None waits.
+    """A connection of PyHive. `wishes` are further arguments of `hive.Connection`.
+
+    `timeout_s` is the limit for each answer, in seconds; None waits without a limit.
 
     Raises:
         ForeignListener: another user's process listens at the port, or one with another certificate.
@@ -39,8 +41,9 @@ def thrift_connection(settings: Settings, user: Login, timeout_s: float | None =
 def thrift_query(
     settings: Settings, statement: str, timeout_s: float = 30.0, *, role: str = "reader", user: Login | None = None
 ) -> list[tuple[Any, ...]]:
-    """The rows of one statement through the Thrift port, as a JDBC client of a role, or of this user, would get them;
-    of a statement without rows, none."""
+    """The rows of one statement through the Thrift port, as a JDBC client would get them; empty if it returns none.
+
+    The client is `user`, or else the first user of the role `role`."""
     from thrift.transport.TTransport import TTransportException
 
     connection = thrift_connection(settings, user or login(settings, role), timeout_s)
@@ -49,7 +52,7 @@ def thrift_query(
         cursor.execute(statement)
         rows = list(cursor.fetchall()) if cursor.description else []
     except TTransportException:
-        # an answer that comes late would be read as that to the closing of the session
+        # a late answer would be taken for the answer to closing the session
         connection._transport.close()
         raise
     except BaseException:
@@ -60,12 +63,12 @@ def thrift_query(
 
 
 def certificates_file(settings: Settings) -> Path:
-    """The certificates of the server's keystore, as PEM; written when the server starts."""
+    """The file of the certificates in the server's keystore, as PEM; the start of the server writes it."""
     return settings.server_dir / "jdbc.pem"
 
 
 def _channel(settings: Settings) -> Any:
-    """A socket of Thrift that is checked once it is open, before anything is sent."""
+    """A Thrift socket that checks the listener once the connection is open, before anything is sent."""
     from thrift.transport.TSocket import TSocket
     from thrift.transport.TSSLSocket import TSSLSocket
     from thrift.transport.TTransport import TTransportException
@@ -92,7 +95,8 @@ def _channel(settings: Settings) -> Any:
 
 
 def _context(*, verified: bool) -> ssl.SSLContext:
-    """TLS with a server that an authority vouches for, or with any: its certificate is compared with ours then."""
+    """The TLS context. If `verified`, the server needs a certificate by a trusted authority. If not, any certificate is
+    accepted here, and then compared with ours."""
     context = ssl.create_default_context()
     if not verified:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -100,7 +104,7 @@ def _context(*, verified: bool) -> ssl.SSLContext:
 
 
 def _pinned(settings: Settings) -> set[bytes]:
-    """Certificates that our server may show, as DER; none where its files are not on this machine."""
+    """The certificates that our server may show, as DER; empty if its files are not on this machine."""
     try:
         text = certificates_file(settings).read_text()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A small job of each kind for a fresh lake server, so that a user's first query does not pay for it."""
+"""Small jobs that warm up a fresh lake server, so that a user's first query is not slow."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 def warm(settings: Settings, spark: SparkSession) -> None:
-    """Load what every job uses: Delta's writer and reader, a shuffle, a Python worker with Arrow and this package.
+    """Run jobs that load all that jobs use: Delta's writer and reader, a shuffle, a Python worker with Arrow and this
+    package.
 
-    It takes about 8 s on a fresh server, 1 s on a warm one, leaves nothing behind and changes no table.
+    This takes about 8 s on a fresh server, 1 s on a warm one. It leaves no file behind and changes no table.
     """
     folder = settings.home / "tmp" / "warm"
     try:
@@ -29,5 +30,5 @@ def warm(settings: Settings, spark: SparkSession) -> None:
 
 
 def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a worker runs; that it is found by its module's name shows that workers import this package."""
+    """The batches as they are. Workers find this function by its module's name, and so import this package."""
     yield from batches

@@ -1,9 +1,10 @@
-"""What runs in Spark's JVM: the guard of SQL, the stores of Delta's log on local file systems and on S3, scans of small
-tables that take no query of their own, and views that are replaced in one change. Scala sources beside this file,
-compiled into a jar by the compiler that is among Spark's jars.
+"""Tidemark's own code in Spark's JVM, as Scala sources beside this file.
 
-`make setup` compiles (about 25 s, no JDK), `tidemark up` where that was left out. The jar's name holds a hash of what
-it is made of, so another version of the sources or of Spark is never served by an old jar.
+They are the guard of SQL, the stores of Delta's log on local file systems and on S3, scans of small tables that need no
+query of their own, and views that are replaced in one change. The compiler among Spark's jars compiles them into a jar.
+
+`make setup` compiles them (about 25 s, no JDK), or `tidemark up` if that was left out. The jar's name contains a hash
+of the sources and of Spark's version, so an old jar is never used with other ones.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ PACKAGE = "org.apache.spark.sql.hive.thriftserver.tidemark"
 SERVER_CLASS = f"{PACKAGE}.LakeServer"
 EXTENSION = f"{PACKAGE}.Guard"
 SCANS = "org.apache.spark.sql.delta.tidemark.SmallScans"
-"""Extension that prepares scans of small tables in memory; it goes before Delta's."""
+"""The extension of Spark that prepares scans of small tables in memory. It must come before Delta's extension."""
 VIEWS = f"{PACKAGE}.AtomicViews"
-"""Extension that replaces a view in one change of the catalog."""
+"""The extension of Spark that replaces a view in one change of the catalog."""
 LOG_STORE = f"{PACKAGE}.AtomicLog"
 S3_LOG_STORE = f"{PACKAGE}.ConditionalLog"
 
 _SOURCES = sorted(Path(__file__).parent.glob("*.scala"))
 _OF_TOPICS = sorted((Path(__file__).parent / "topics").glob("*.scala"))
 TOPIC_OFFSETS = "tidemark.topics.TopicOffsets"
-"""Class of the function that asks Kafka for offsets."""
+"""The class of the function that asks Kafka for offsets."""
 
 
 def guard_jar(settings: Settings) -> Path:
-    """The jar of these sources for this Spark, in the jars folder; compiled if it is not there.
+    """The jar of these sources for this Spark, in the jars folder; it is compiled if it is missing.
 
     Raises:
         JavaUnusable: there is no Java to compile with.
@@ -47,7 +48,9 @@ def guard_jar(settings: Settings) -> Path:
 
 
 def topics_jar(settings: Settings, kafka: Path) -> Path:
-    """The jar of what asks Kafka for offsets, compiled if it is not there; `kafka`: the folder of Kafka's client.
+    """The jar of the function that asks Kafka for offsets; it is compiled if it is missing.
+
+    `kafka` is the folder with the jars of Kafka's client.
 
     Raises:
         JavaUnusable: there is no Java to compile with.
