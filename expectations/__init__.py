@@ -1,6 +1,6 @@
-"""The gates' expectations: for each gate what must hold, in words and as a Great Expectations suite.
+"""The gates' expectations: the invariants of each gate, in words and as a Great Expectations suite.
 
-`GATES` names the gates in the order in which a run meets them. Importing this package does not import Great
+`GATES` has the gates in the order in which a run passes them. Importing this package does not import Great
 Expectations.
 """
 
@@ -13,12 +13,12 @@ GATES: dict[str, tuple[Invariant, ...]] = {
     "silver": silver.INVARIANTS,
     "gold": gold.INVARIANTS,
 }
-"""The invariants of each gate."""
+"""Gate -> its invariants."""
 
 AUDIT = "audit"
-"""What results of the audit have in the column `gate`."""
+"""The value in the column `gate` of the audit's results."""
 
 SUITES: dict[str, tuple[Invariant, ...]] = {**GATES, AUDIT: audit.INVARIANTS}
-"""The same, and those of the audit, which looks at everything between runs."""
+"""Gate -> its invariants, with those of the audit, which examines the whole lake between runs."""
 
 __all__ = ["AUDIT", "GATES", "SUITES", "Invariant", "suite"]

@@ -1,4 +1,4 @@
-"""The audit: what must hold over all that ever landed, whichever run brought it. It stops nothing by itself."""
+"""The audit's invariants: they are about all rows that ever landed, in any run. The audit by itself stops nothing."""
 
 from expectations.invariant import Invariant
 

@@ -1,4 +1,5 @@
-"""Gate after `land`: what the files said is in bronze, once, in well-formed chunks. Stops before the trace takes it."""
+"""The gate after `land`: the content of the files is in bronze, once, in well-formed chunks. A failure stops the run
+before rows enter the trace."""
 
 from expectations.invariant import Invariant
 

@@ -1,10 +1,11 @@
-"""Great Expectations' own conditions on values, put to each distinct value once (decision 0215).
+"""Great Expectations' own conditions on values, evaluated once for each distinct value (decision 0215).
 
-Its metrics of pandas columns go through the values in Python, one by one: a tenth of a second for 400,000. A condition
-answers the same for equal values, so it is put to the distinct ones; and to whole numbers as numpy's, for which Great
-Expectations has a vectorised way. No fingerprint is taken of frames either: each was hashed twice for one.
+Its metrics of pandas columns loop over the values in Python: a tenth of a second for 400,000. A condition has the same
+answer for equal values, so it is evaluated only for distinct ones. Whole numbers are converted to numpy's, for which
+Great Expectations has vectorised code. Frames get no fingerprint either, for which each was hashed twice.
 
-Importing this replaces those metrics for frames of pandas; expectations, suites and results stay Great Expectations'.
+Importing this module replaces these metrics for pandas frames. Expectations, suites and results stay Great
+Expectations' own.
 """
 
 from __future__ import annotations
@@ -31,15 +32,18 @@ from great_expectations.expectations.metrics.map_metric_provider import (
 )
 
 Condition = Callable[..., Any]
-"""Of a class of metrics, a column and the metric's arguments: whether each value keeps it."""
+"""A function of a class of metrics, a column and the metric's arguments. It returns for each value True if it meets the
+condition."""
 
 
 def put_once(condition: Condition, metric: type, column: pd.Series[Any], **arguments: Any) -> pd.Series[Any]:
-    """What `condition(metric, column, **arguments)` answers, for a column without nulls, at the column's index."""
+    """The answers of `condition(metric, column, **arguments)`, with the column's index, for a column without nulls.
+
+    The condition is evaluated once for each distinct value."""
     if isinstance(column.dtype, pd.Int64Dtype):
         column = column.astype(np.int64)
     if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
-        # compared as whole columns already
+        # such columns are already compared as a whole
         return pd.Series(np.asarray(condition(metric, column, **arguments), np.bool_), column.index)
     places, values = pd.factorize(column)
     answers = condition(metric, pd.Series(values, dtype=column.dtype), **arguments)
@@ -47,7 +51,7 @@ def put_once(condition: Condition, metric: type, column: pd.Series[Any], **argum
 
 
 def _replace(metric: type[ColumnMapMetricProvider]) -> None:
-    """Register the metric of pandas columns anew, with the condition that it has."""
+    """Register a metric of pandas columns again, with the same condition evaluated by `put_once`."""
     condition = inspect.unwrap(metric._pandas)  # type: ignore[attr-defined]
 
     class PutOnce(metric):  # type: ignore[misc, valid-type]
@@ -58,7 +62,7 @@ def _replace(metric: type[ColumnMapMetricProvider]) -> None:
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Great Expectations warns of metrics that are registered twice, which is meant here."""
+    """Silence Great Expectations' warnings of metrics that are registered twice, which is intended here."""
     log = logging.getLogger("great_expectations.expectations.registry")
     before, log.disabled = log.disabled, True
     try:
@@ -73,5 +77,5 @@ with _without_warnings():
         *(ColumnValuesMatchRegex, ColumnValuesNotMatchRegex),
     ):
         _replace(each)
-# a frame of so many bytes or more gets no fingerprint
+# a frame of this many bytes or more gets no fingerprint
 pandas_execution_engine.HASH_THRESHOLD = 0

@@ -1,8 +1,8 @@
-"""The expectation of an invariant, and its metrics: Great Expectations judges what a gate measured, and where an
-invariant is broken it asks for the rows that break it and returns them.
+"""The expectation of an invariant, and its metrics: Great Expectations judges the measures of a gate. If an invariant
+is broken, it also asks for the rows that break it, and returns them.
 
-Importing this makes the class and the metrics known to Great Expectations. Its project names the class in stored
-suites, so whoever opens the project imports this first.
+Importing this module registers the class and the metrics with Great Expectations. Stored suites of the project name the
+class, so code that opens the project must import this module first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MEASURED, _ROWS = "table.measured", "table.breaking_rows"
 
 
 class MeasuredSums(TableMetricProvider):
-    """The measures that an invariant reads, by name, out of the one row that a gate measured; None if not measured."""
+    """The measures that an invariant reads, by name, from the one row that a gate measured; None if not measured."""
 
     metric_name = _MEASURED
     value_keys = ("measure", "other")
@@ -43,7 +43,7 @@ class MeasuredSums(TableMetricProvider):
 
 
 class BreakingRows(TableMetricProvider):
-    """The rows that break an invariant, of which some are enough; none, and nothing is read, where it holds."""
+    """Some of the rows that break an invariant. If it holds, there are none, and nothing is read."""
 
     metric_name = _ROWS
     value_keys = ("measure", "bound", "other")
@@ -65,7 +65,8 @@ class BreakingRows(TableMetricProvider):
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; what JSON has no type for as text, since Great Expectations would make floats of it."""
+    """A value as JSON has it. A value without a type in JSON becomes text, since Great Expectations would make a float
+    of it."""
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     if isinstance(value, dict):
@@ -84,22 +85,23 @@ def _measured(frame: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """A measure as Python has it; None if it is missing, for which a frame of numbers has NaN."""
-    # numpy's numbers give Python's
+    """A measure as a Python number; None if it is missing, for which a frame of numbers has NaN."""
+    # numpy's numbers convert themselves to Python's
     plain = value.item() if hasattr(value, "item") else value
     return None if isinstance(plain, float) and math.isnan(plain) else plain
 
 
 class ExpectInvariantToHold(BatchExpectation):
-    """Expect what a gate measured to keep a bound.
+    """Expect a measure of a gate to keep a bound.
 
     Args:
-        measure: the sum that is bounded.
-        bound: `none`: it is 0; `equal`: it is that of `other`; `at_most`: it is not greater.
-        other: the sum that it is compared with.
+        measure: the name of the sum that is bounded.
+        bound: `none`: the sum is 0; `equal`: it equals `other`; `at_most`: it is not greater than `other`.
+        other: the name of the sum that it is compared with.
 
-    Its result has `observed_value` (the measures), `unexpected_count` (how many rows break it, where the measure counts
-    them), and `partial_unexpected_list`: some of those rows, or, of two sums, where they differ.
+    The result has `observed_value` (the measures). If the bound is broken, it also has `unexpected_count` (the number
+    of rows that break it, if the measure counts them) and `partial_unexpected_list`. The latter has some of these rows,
+    or for two sums the places where they differ.
     """
 
     measure: str
@@ -135,7 +137,7 @@ class ExpectInvariantToHold(BatchExpectation):
     def _diagnostic_unexpected_statement_renderer(
         cls, configuration: Any = None, result: Any = None, runtime_configuration: Any = None
     ) -> list[Any]:
-        """How many rows break it, and how many of them follow; or what kept them from being read."""
+        """The heading of the rows that break it, with their number; or the error that kept them from being read."""
         if raised(result) is not None:
             return list(super()._diagnostic_unexpected_statement_renderer(result=result))
         shown, count = len(result.result.get("partial_unexpected_list") or []), result.result.get("unexpected_count")
@@ -149,7 +151,7 @@ class ExpectInvariantToHold(BatchExpectation):
     def _diagnostic_unexpected_table_renderer(
         cls, configuration: Any = None, result: Any = None, runtime_configuration: Any = None
     ) -> list[Any] | None:
-        """The rows as a table, a column for each of their values."""
+        """The rows that break it as a table, with a column for each of their values; None if there are none."""
         rows = result.result.get("partial_unexpected_list") if result is not None else None
         if not rows:
             return None
@@ -162,6 +164,6 @@ class ExpectInvariantToHold(BatchExpectation):
 
 
 def _text(text: str) -> Any:
-    """Text as the Data Docs show it: escaped, nothing in it is a placeholder."""
+    """The text as content for the Data Docs: it is escaped, and no part of it is taken for a placeholder."""
     template = {"template": "$text", "params": {"text": text}}
     return RenderedStringTemplateContent(content_block_type="string_template", string_template=template)

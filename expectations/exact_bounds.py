@@ -1,9 +1,9 @@
-"""Checks against bounds and values that no float has: decimals, and whole numbers of more than 53 bits.
+"""Checks with bounds and values that floats cannot represent: decimals, and whole numbers of more than 53 bits.
 
-Great Expectations makes floats of bounds. No float is 0.1: a `Decimal("0.10")` is less than the float next to it.
-And a float has 53 bits: of two larger whole numbers that follow each other it is one only.
+Great Expectations converts bounds to floats. No float equals 0.1: a `Decimal("0.10")` is less than the float next to
+it. And a float has 53 bits: it cannot distinguish all larger whole numbers.
 
-Importing this makes the class known to Great Expectations, whose project names it in stored suites.
+Importing this module registers the class with Great Expectations, since stored suites of the project name it.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 
 
 LARGEST_OF_FLOATS = 1 << 53
-"""Every whole number up to here is a float."""
+"""The number up to which floats represent every whole number."""
 
 
 class ExpectColumnValuesToBeExactlyBetween(ExpectColumnValuesToBeBetween):
     """Expect decimals or whole numbers from `min_value` to `max_value`, each with all of its digits."""
 
-    # a float, for Great Expectations: what the class is there to avoid
+    # in the base class these are floats, which this class is there to avoid
     min_value: pydantic.StrictInt | Decimal | None = None  # type: ignore[assignment]
     max_value: pydantic.StrictInt | Decimal | None = None  # type: ignore[assignment]
 
 
 def between(column: str, least: Any, greatest: Any, **arguments: Any) -> ExpectColumnValuesToBeBetween:
-    """The expectation of values from `least` to `greatest`: Great Expectations' own where its bounds are those."""
+    """The expectation of values from `least` to `greatest`: Great Expectations' own if floats represent the bounds,
+    else the exact one."""
     exact = any(isinstance(end, Decimal) or _is_large(end) for end in (least, greatest))
     kind = ExpectColumnValuesToBeExactlyBetween if exact else ExpectColumnValuesToBeBetween
     return kind(column=column, min_value=least, max_value=greatest, **arguments)
@@ -47,10 +48,12 @@ def _is_large(number: Any) -> bool:
 
 
 def over_decimals(expectation: Expectation, decimals: Collection[str]) -> Expectation:
-    """The expectation; if it compares one of these columns, with decimals: of a float the one that it is written as."""
+    """The expectation, with decimals as its bounds or values if it compares one of the columns `decimals`.
+
+    A float becomes the decimal that it is written as. Expectations of other classes are returned as they are."""
     if getattr(expectation, "column", None) not in decimals:
         return expectation
-    # a subclass of one's own may mean something else by its bounds
+    # not for a team's own subclass, whose bounds may have another meaning
     if type(expectation) is ExpectColumnValuesToBeBetween:
         bounds = {end: _decimal(getattr(expectation, end)) for end in ("min_value", "max_value")}
         if all(bound is None or isinstance(bound, Decimal) for bound in bounds.values()):
@@ -63,7 +66,7 @@ def over_decimals(expectation: Expectation, decimals: Collection[str]) -> Expect
 
 
 def _decimal(value: Any) -> Any:
-    """A number, or one in quotes, as the decimal that it is written as; anything else as it is."""
+    """A number, or a text with one, as the decimal that it is written as; any other value as it is."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return value
     try:

@@ -1,4 +1,5 @@
-"""Gate after `compact`: what the run would publish as state is exact. Stops before the publication moves."""
+"""The gate after `compact`: the states that the run would publish are exact. A failure stops the run before the
+publication moves."""
 
 from expectations.invariant import Invariant
 

@@ -1,7 +1,7 @@
-"""An invariant of a gate as data, and the Great Expectations suite that a gate's invariants make.
+"""The invariants of a gate as data, and the Great Expectations suite made of them.
 
-A gate measures what a stage left in one pass, into one row; each invariant bounds one or two columns of that row. A
-measure that is missing or null fails its invariant: a gate that could not measure does not open. Where an invariant is
+A gate measures the result of a stage in one pass, into one row. Each invariant bounds one or two columns of that row. A
+measure that is missing or null fails its invariant: a gate that could not measure does not open. If an invariant is
 broken, Great Expectations asks for the rows that break it (`expectations.enforcement`).
 """
 
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
 
 Bound = Literal["none", "equal", "at_most"]
 Measure = float | int | None
-"""A measured value; None: it could not be measured."""
+"""A measured value; None if it could not be measured."""
 BREAKING_ROWS = "breaking_rows"
-"""Attribute of the frame of a measured row: a function from the measures of an invariant to rows that break it."""
+"""The attribute of a measured row's frame with a function from the measures of an invariant to rows that break it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """What must hold before the next stage starts.
+    """A condition that must hold before the next stage starts.
 
-    `bound` says how: `none`: `measure` is 0; `equal`: `measure` = `other`; `at_most`: `measure` <= `other`.
-    `guarantee` says in words what a reader may rely on; `on_failure` who acts and how.
+    `bound` is the kind of condition: `none`: `measure` is 0; `equal`: `measure` = `other`; `at_most`: `measure` <=
+    `other`. `guarantee` states in words the fact that readers may rely on. `on_failure` names the actions after a
+    failure, and who takes them.
     """
 
     measure: str
@@ -44,15 +45,15 @@ class Invariant:
 
     @property
     def bounds(self) -> str:
-        """What is expected of the measures, as a formula."""
+        """The condition on the measures, as a formula."""
         return bounds(self.measure, self.bound, self.other)
 
     def holds(self, row: Mapping[str, Measure]) -> bool:
-        """Whether the measured row keeps the bound."""
+        """True if the measured row keeps the bound."""
         return holds(self.bound, *(row.get(measure) for measure in self.measures))
 
     def expectation(self) -> Expectation:
-        """The same as an expectation of Great Expectations; `meta.measure` leads back here."""
+        """The invariant as an expectation of Great Expectations; its `meta.measure` identifies the invariant."""
         from expectations.enforcement import ExpectInvariantToHold
 
         return ExpectInvariantToHold(
@@ -66,7 +67,7 @@ class Invariant:
 
 
 def holds(bound: Bound, measure: Measure, other: Measure = None) -> bool:
-    """Whether a measure keeps its bound; it does not if it, or what it is compared with, was not measured."""
+    """True if a measure keeps its bound; False also if it, or the measure it is compared with, was not measured."""
     if bound == "none":
         return measure == 0
     if measure is None or other is None:
@@ -75,18 +76,18 @@ def holds(bound: Bound, measure: Measure, other: Measure = None) -> bool:
 
 
 def bounds(measure: str, bound: Bound, other: str | None) -> str:
-    """What is expected of a measure, as a formula: `0`, `a = b`, `a <= b`."""
+    """The condition on a measure, as a formula: `0`, `a = b`, `a <= b`."""
     return {"none": "0", "equal": f"{measure} = {other}", "at_most": f"{measure} <= {other}"}[bound]
 
 
 def observed(measures: Mapping[str, Measure]) -> str:
-    """The measures of an invariant for people: `3`, or `ledger_rows=5, chunk_rows=4`."""
+    """The measures of an invariant as text for people: `3`, or `ledger_rows=5, chunk_rows=4`."""
     texts = {name: "not measured" if value is None else str(value) for name, value in measures.items()}
     return ", ".join(f"{name}={text}" for name, text in texts.items()) if len(texts) > 1 else next(iter(texts.values()))
 
 
 def raised(result: ExpectationValidationResult) -> str | None:
-    """The message of what Great Expectations ran into, if it could not judge an expectation."""
+    """The message of the exception because of which Great Expectations could not judge an expectation, else None."""
     info: Mapping[str, Any] = result.exception_info or {}
     nested = [each for each in info.values() if isinstance(each, Mapping)] or [info]
     return next((str(each["exception_message"]) for each in nested if each.get("raised_exception")), None)

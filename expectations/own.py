@@ -1,4 +1,4 @@
-"""Classes and suites of expectations that a team drops into a folder, as Great Expectations takes them."""
+"""The classes and suites of expectations that a team puts into a folder, loaded for Great Expectations."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
 _LOADED: dict[Path, tuple[int, list[Any]]] = {}
-"""What the Python files of this process held, by path: when they were changed, and their suites."""
+"""Path of a Python file that this process has loaded -> the time of its last change (nanoseconds), and its suites."""
 
 
 class OwnFileError(ValueError):
-    """A file of the folder that can't be read; the text names it."""
+    """A file of the folder cannot be read; the text names the file."""
 
 
 def names_any(folder: Path) -> bool:
-    """Whether the folder has a file of classes or suites. Imports nothing."""
+    """True if the folder has a file of classes or suites. Imports nothing."""
     return any(_files(folder))
 
 
 def read_suites(folder: Path) -> list[ExpectationSuite]:
-    """The suites of all files, and as a side effect the classes, which Great Expectations then knows by name.
+    """The suites of all files. As a side effect, Great Expectations then knows the files' classes by name.
 
     Raises:
-        OwnFileError: a file is no suite, or raises when it is imported.
+        OwnFileError: a file is not a suite, or importing it raises an error.
     """
     suites = []
     for path in _files(folder):
@@ -41,11 +41,11 @@ def read_suites(folder: Path) -> list[ExpectationSuite]:
 
 
 def expectation_of(name: str, arguments: dict[str, Any]) -> Expectation:
-    """An expectation by the name of its class (`ExpectColumnValuesToBeUnique`) or of its type
+    """The expectation with these arguments, by the name of its class (`ExpectColumnValuesToBeUnique`) or of its type
     (`expect_column_values_to_be_unique`).
 
     Raises:
-        ValueError: there is none, or its arguments don't fit; the text says why.
+        ValueError: there is no such expectation, or its arguments do not fit; the text gives the reason.
     """
     from great_expectations.exceptions import ExpectationNotFoundError
     from great_expectations.expectations.registry import get_expectation_impl

@@ -1,4 +1,5 @@
-"""Gate after `window`: what the run would publish as windows is well formed. Stops before the state is folded."""
+"""The gate after `window`: the windows that the run would publish are well formed. A failure stops the run before the
+state is folded."""
 
 from expectations.invariant import Invariant
 

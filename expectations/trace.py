@@ -1,5 +1,5 @@
-"""Gate after `seal`, and after merges in `compact`: the arrangement's invariants. Stops before anything is computed
-from the trace, or published."""
+"""The gate after `seal`, and after merges in `compact`: the arrangement's invariants. A failure stops the run before
+anything is computed from the trace, or published."""
 
 from expectations.invariant import Invariant
 

@@ -1,6 +1,7 @@
-"""Gates between stages: `measures` counts what violates an invariant, `run_gate` holds the counts against the suite.
+"""Gates between stages: `measures` counts violations of invariants, `run_gate` compares the counts with the suite.
 
-A failed gate raises `GateFailed`, and nothing after it publishes. What each gate stops is in `expectations/README.md`.
+A failed gate raises `GateFailed`, and nothing after it publishes. `expectations/README.md` lists the faults that each
+gate stops.
 """
 
 from spark_jobs.gates.gate import judge_gate, refuse_failed, run_gate

@@ -1,4 +1,4 @@
-"""`checks:` of a source file and suites of one's own, as expectations of Great Expectations; and their verdicts."""
+"""The `checks:` of a source file, and a team's own suites, as expectations of Great Expectations."""
 
 from __future__ import annotations
 
@@ -41,19 +41,20 @@ if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
 LATE_BY = "late_by"
-"""Column of landed rows: microseconds from the event time to the start of the drop."""
+"""The column of landed rows with the microseconds from the event time to the start of the drop."""
 _PANDAS_TYPES = {"int": "int64", "string": "str", "timestamp": "Timestamp", "decimal": "Decimal", "float": "float64"}
-"""What Great Expectations calls the types of columns where it has another name for them. It has `bool` as its own, and
-finds `Decimal` and `date` among pandas' names."""
+"""Type of a source file -> Great Expectations' name for it, where that differs. `bool` is its own name, and it finds
+`Decimal` and `date` among pandas' names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """An expectation that a table is held against: what it is called, what it says, and what its failure does.
+    """An expectation that a table is checked against, with its name, its words, and the consequence of a failure.
 
-    `reads` are the columns that it needs; none: it may need any. `whole`: it is about rows together, or a share of
-    them. Then it is asked of all that a table would publish, and of all landed rows of the run's drops; otherwise of
-    the rows that the run changes. `condition` is the SQL of which it asks whether it is true.
+    `reads` are the columns that it needs; if empty, it may need any column. `whole`: it is about all rows together, or
+    about a share of them. Then it is checked over all rows that the table would publish, or over all landed rows of the
+    run's drops. Other expectations are checked only over the rows that the run changes. `condition` is the SQL
+    condition that must be true, if the expectation is one about SQL.
     """
 
     name: str
@@ -69,15 +70,19 @@ class Assertion:
 
 
 def checked_tables(source: Source) -> list[str]:
-    """What checks and suites of a source can be about."""
+    """The names of the tables that checks and suites of a source can be about: rows, windows and state."""
     return [ROWS, *source.windows, *([STATE] if source.state is not None else [])]
 
 
 def assertions_about(settings: Settings, source: Source, table: str, hi_us: int) -> list[Assertion]:
-    """What a table of a source is held against by Great Expectations; `hi_us` is the end of the run's last drop.
+    """The assertions that Great Expectations checks for a table of a source.
+
+    They are those of the source's checks, except checks that quarantine, and those of the team's own suites. `hi_us` is
+    the end of the run's last drop, in microseconds.
 
     Raises:
-        SourceFileError: a check is none, or a file of one's own can't be read; each problem names its own.
+        SourceFileError: Great Expectations refuses a check, or one of the team's own files cannot be read. Each problem
+            names the check or the file.
     """
     assertions, problems = [], []
     suites = read_own(settings) if names_any(settings.expectations) else []
@@ -97,10 +102,10 @@ def assertions_about(settings: Settings, source: Source, table: str, hi_us: int)
 
 
 def read_own(settings: Settings) -> list[Any]:
-    """The suites of the folder of one's own; its classes are known from then on.
+    """The suites in the folder of a team's own expectations. From then on Great Expectations knows its classes, too.
 
     Raises:
-        SourceFileError: a file can't be read.
+        SourceFileError: a file cannot be read.
     """
     try:
         return read_suites(settings.expectations)
@@ -110,10 +115,11 @@ def read_own(settings: Settings) -> list[Any]:
 
 
 def verify(settings: Settings, source: Source) -> None:
-    """Make every expectation of a source, and try the patterns, before anything runs.
+    """Make every expectation of a source, and compile its patterns, to find errors before a run.
 
     Raises:
-        SourceFileError: as `assertions_about`.
+        SourceFileError: a pattern is refused, a suite is for a table that the source does not have, or
+            `assertions_about` raises it.
     """
     if not source.checks and not names_any(settings.expectations):
         return
@@ -128,7 +134,7 @@ def verify(settings: Settings, source: Source) -> None:
 
 
 def _verify_suites(settings: Settings, source: Source) -> None:
-    """Refuse a suite that is this source's by its name, and is held against none of its tables."""
+    """Refuse a suite whose name has this source but none of its tables."""
     tables = checked_tables(source)
     suites = read_own(settings) if names_any(settings.expectations) else []
     about = [(suite.name, *f"{suite.name}.".split(".")[:2]) for suite in suites]
@@ -173,7 +179,7 @@ def _of_check(source: Source, name: str, check: DataCheck, hi_us: int) -> Assert
 
 
 def sql_column(name: str) -> str:
-    """The column of a table that says whether the condition of a check is true of a row."""
+    """The name of the column that is true for rows which meet the SQL condition of a check."""
     return f"check {name}"
 
 
@@ -189,7 +195,7 @@ def _expectation(source: Source, name: str, check: DataCheck, hi_us: int, words:
 
 
 def _of_columns(source: Source, check: DataCheck, each: dict[str, Any]) -> Expectation | None:
-    """The expectation of a check that rows break one by one by their values; None for another one."""
+    """The expectation for a check that single rows break by their values; None for a check of another kind."""
     from great_expectations import expectations as gxe
 
     from expectations.exact_bounds import between
@@ -203,7 +209,7 @@ def _of_columns(source: Source, check: DataCheck, each: dict[str, Any]) -> Expec
         values = [_bound(source, check, value) for value in check.values]
         return gxe.ExpectColumnValuesToBeInSet(column=check.column, value_set=values, **each)
     if isinstance(check, Matches):
-        # as RE2, which quarantines: `$` would let a last line end pass, and `\d`, `\w` are not those of ASCII alone
+        # as RE2, which decides on quarantine: Python's `$` ignores a final newline, its `\d`, `\w` go beyond ASCII
         return gxe.ExpectColumnValuesToMatchRegex(column=check.column, regex=rf"\A(?a:{check.pattern})\Z", **each)
     if isinstance(check, Unique) and len(check.columns) == 1:
         return gxe.ExpectColumnValuesToBeUnique(column=check.columns[0], **each)
@@ -215,7 +221,7 @@ def _of_columns(source: Source, check: DataCheck, each: dict[str, Any]) -> Expec
 
 
 def _of_whole(check: DataCheck, hi_us: int, words: dict[str, Any]) -> Expectation:
-    """The expectation of a check that rows don't break one by one."""
+    """The expectation for a check of all rows together."""
     from great_expectations import expectations as gxe
 
     if isinstance(check, OfType):
@@ -235,7 +241,7 @@ def _of_whole(check: DataCheck, hi_us: int, words: dict[str, Any]) -> Expectatio
 
 
 def _bound(source: Source, check: DataCheck, value: Any) -> Any:
-    """A value of a check as Great Expectations compares it with a pandas column."""
+    """A value of a check, converted to the type with which Great Expectations compares a pandas column."""
     column = source.columns.get(check.read[0])
     if value is None or column is None:
         return value
@@ -251,7 +257,7 @@ def _of_suite(suite: str, place: int, expectation: Expectation) -> Assertion:
     meta: Mapping[str, Any] = expectation.meta or {}
     severity = str(getattr(expectation.severity, "value", expectation.severity) or "critical")
     name = str(meta.get("name") or f"{suite}.{place + 1}.{expectation.expectation_type}")
-    # the result of an expectation leads back here by its name
+    # the result of an expectation is matched with its assertion by this name
     expectation.meta = {**meta, "name": name}
     arguments = expectation.configuration.kwargs
     words = expectation.description or f"{expectation.expectation_type} with {dict(arguments)}"

@@ -1,7 +1,8 @@
-"""The Data Docs without the internet: Great Expectations' own pages, in a frame that fetches nothing.
+"""The Data Docs without the internet: Great Expectations' own pages, in templates that fetch nothing.
 
-Its templates load styles and scripts from five places on the internet, and without them the index is empty. Those that
-do are replaced here by templates of the same names; all others, and what the pages say, stay Great Expectations' own.
+Great Expectations' templates load styles and scripts from five places on the internet, and without them the index is
+empty. Templates that do so are replaced here by templates of the same names. All others, and the content of the pages,
+stay Great Expectations' own.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ TEMPLATES = Path(__file__).parent / "docs_templates"
 
 
 class _Compiled(BytecodeCache):
-    """The templates that this process has compiled: each view has an environment of its own, which would compile them
-    again."""
+    """The templates that this process has compiled. Without it each view, having an environment of its own, would
+    compile them again."""
 
     def __init__(self) -> None:
         self._codes: dict[str, bytes] = {}
@@ -40,7 +41,7 @@ def _ours_first(environment: Any) -> None:
 
 
 class OfflinePageView(DefaultJinjaPageView):
-    """A page of a validation result or of a suite."""
+    """The view of a page of a validation result or of a suite."""
 
     def __init__(self, **directories: Any) -> None:
         super().__init__(**directories)
@@ -48,7 +49,7 @@ class OfflinePageView(DefaultJinjaPageView):
 
 
 class OfflineIndexView(DefaultJinjaIndexPageView):
-    """The index of results and suites."""
+    """The view of the index of results and suites."""
 
     def __init__(self, **directories: Any) -> None:
         super().__init__(**directories)

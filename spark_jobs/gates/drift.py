@@ -1,6 +1,6 @@
-"""A drop against the drops before it: has its volume changed, is more of it rejected, late or without values?
+"""The comparison of a drop with the drops before it: its volume, and its shares of rejected, late and missing values.
 
-The bounds are wide: over the year of both samples none is broken (decision 0121), so that a warning is worth a look.
+The bounds are wide: over the year of both samples none is broken (decision 0121), so a warning deserves attention.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from spark_jobs.gates.project import Batch, validate
 from spark_jobs.gates.verdicts import MAX_EXAMPLES, Verdict
 
 WINDOW, LEAST_HISTORY = 28, 7
-"""Drops that one is compared with, and without how many it is not."""
+"""The number of earlier drops that a drop is compared with, and the least number for a comparison."""
 VOLUME = 2.0
-"""A drop may have so many times fewer rows than the least of them, or more than the greatest."""
+"""A drop may have this many times fewer rows than the smallest earlier drop, or more than the greatest."""
 SHARE, ALLOWANCE = 3.0, 0.1
-"""A share may be so many times the greatest of theirs, and so much more."""
+"""A share may be the greatest earlier share times the first number, plus the second."""
 _SUMS = ("files", "bytes", "rows", "rejects", "duplicates", "late_rows")
 
 
 @dataclass(frozen=True, slots=True)
 class _Drift:
-    """One expectation about measures of drops."""
+    """An expectation about a measure of drops: the column `lower` is at most the column `upper`."""
 
     name: str
     measure: str
@@ -46,7 +46,7 @@ _DRIFTS = (
 
 
 def totals(metrics: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
-    """What each drop has, by its number: the sum of its rows of `quality.metrics`."""
+    """Number of a drop -> its metrics: the sum over its rows of `quality.metrics` (of `late_by_max`: the maximum)."""
     totals: dict[int, dict[str, Any]] = {}
     for row in metrics:
         of_drop = totals.setdefault(row["seq_no"], {**dict.fromkeys(_SUMS, 0), "late_by_max": 0, "nulls": {}})
@@ -59,9 +59,10 @@ def totals(metrics: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
 
 
 def compared(known: Mapping[int, Mapping[str, Any]], drops: Sequence[int]) -> list[dict[str, Any]]:
-    """The measures of these drops with the bounds that the drops before them give: `drop`, `measure`, `column`,
-    `value`, `least`, `greatest` (of those before), and `lower` and `upper`, the bounds. A drop with a short history
-    has none."""
+    """The measures of these drops, with bounds derived from the drops before them.
+
+    Each row has `drop`, `measure`, `column`, `value`, `least` and `greatest` (of the drops before), and the bounds
+    `lower` and `upper`. A drop with fewer than `LEAST_HISTORY` drops before it has no rows."""
     rows = []
     for drop in drops:
         before = [known[n] for n in sorted(known) if n < drop][-WINDOW:]
@@ -93,7 +94,9 @@ def _value(drop: Mapping[str, Any], measure: str, column: str | None) -> float:
 def judge_drift(
     settings: Settings, rows: Sequence[Mapping[str, Any]], *, source: str, run_id: str, labels: Mapping[int, str]
 ) -> list[Verdict]:
-    """A verdict for each kind of drift, which Great Expectations gives over `compared` rows; none without rows."""
+    """A verdict for each kind of drift, by Great Expectations' judgement of `compared` rows; empty without rows.
+
+    `labels` maps the numbers of drops to their labels."""
     if not rows:
         return []
     import pandas as pd

@@ -1,6 +1,6 @@
-"""The tables that checks are held against: rows that landed, windows and states as a run would publish them.
+"""The tables that checks are about: landed rows, and windows and states as a run would publish them.
 
-They are read out of the data files, in the columns that checks name.
+They are read from the data files, with the columns that checks name.
 """
 
 from __future__ import annotations
@@ -32,20 +32,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OF_ROW = ("row_id", "entity", "event_time")
-"""What tells a landed row to people, beside its columns."""
+"""The columns by which people identify a landed row, beside the source's own columns."""
 
 
 def landed_rows(lake: Lake, source: Source, landings: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
-    """The rows that these landings brought and have not taken back: `OF_ROW`, `seq_no`, `late_by` and the named columns
-    (None: all)."""
+    """The rows that these landings brought and did not take back.
+
+    The table has the columns `OF_ROW`, `seq_no`, `late_by` (microseconds) and those in `columns` (None: all of the
+    source's)."""
     return _standing_rows(lake, source, of_landings(landings), columns)
 
 
 def rows_of_drops(
     lake: Lake, source: Source, drops: Sequence[int], landings: Sequence[int], columns: Sequence[str] | None
 ) -> pa.Table:
-    """The rows that these drops have once all `landings` count, as `landed_rows` gives them."""
-    # a merged chunk has rows of many drops, and the number of its last row's
+    """The rows that these drops have when all `landings` count, with the columns of `landed_rows`."""
+    # a merged chunk has rows of many drops, and the number of its last row's drop
     single, merged = pc.field("seq_no") <= max(drops), pc.is_valid(pc.field(LANDINGS.name))
     near = (pc.field("seq_no") >= min(drops)) & (single | merged) & of_landings(landings)
     return _standing_rows(lake, source, near, columns, drops)
@@ -77,12 +79,12 @@ def _standing_rows(
 
 
 def _standing(rows: pa.Table) -> pa.Table:
-    """The rows that came and were not taken back by a later landing. A landing that changes a row takes it back and
-    brings the new one under the same id."""
+    """The rows that no later landing has taken back. A landing that changes a row takes back the old one, and brings
+    the new one with the same id."""
     row_ids, landings, diffs = (rows[name].to_numpy() for name in ("row_id", "landing", "diff"))
     order = np.lexsort((landings, row_ids))
     back = order[diffs[order] < 0]
-    # of each row the last time that it went
+    # the last time that each row was taken back
     last = back[np.append(row_ids[back][1:] != row_ids[back][:-1], True)[: back.size]]
     place: npt.NDArray[np.int64] = np.searchsorted(row_ids[last], row_ids)
     known: npt.NDArray[np.bool_] = place < last.size
@@ -101,15 +103,15 @@ def published_rows(
     token: int,
     partitions: Mapping[str, Sequence[str]],
 ) -> tuple[pa.Table, pa.Table]:
-    """What a history table would show once the rows of attempt `token` are published, and of it the rows that the
-    attempt wrote. A row that a `closing` row ends is not shown."""
+    """The rows that a history table would show once attempt `token` is published, and those of them that the attempt
+    wrote. A row that a `closing` row ends is not shown."""
     read = list(dict.fromkeys([*columns, *identity, "known_from", "era", "token"]))
     rows: StoredRows = lake.stored(
         table, read, visible_rows(publication, token), {**partitions, "era": [LIVE, CLOSING]}
     )
     whole = rows.whole()
     live, closing = (whole.filter(pc.equal(whole["era"], era)) for era in (LIVE, CLOSING))
-    # nulls are equal here, as in the views: a join would tell them apart
+    # nulls are equal here, as in the views; in a join they would not be
     codes, ended = key_codes([live, closing], (*identity, "known_from"))
     shown = live.filter(pa.array(~np.isin(codes, ended)))
     return shown, shown.filter(pc.equal(shown["token"], token))
@@ -118,7 +120,7 @@ def published_rows(
 def states(
     lake: Lake, source: Source, columns: Sequence[str], publication: Publication, token: int
 ) -> tuple[pa.Table, pa.Table]:
-    """`published_rows` of the source's states, each component as a column of its own."""
+    """`published_rows` of the source's states, with a column for each component."""
     assert source.state is not None, "callers look whether the source has state"
     vector = "ints" if source.state.datatype == "int64" else "floats"
     read = ["entity", "timestamp", "delta_count", vector]
@@ -137,7 +139,7 @@ def _components(rows: pa.Table, source: Source, vector: str) -> pa.Table:
 
 
 def with_conditions(spark: SparkSession, rows: pa.Table, conditions: Mapping[str, str]) -> pa.Table:
-    """The rows with a column for each condition: whether its SQL is true of the row, false also where it is null."""
+    """The rows with a column for each condition: True if its SQL is true of the row, False if it is false or null."""
     if not conditions:
         return rows
     numbered = rows.append_column("_place", pa.array(np.arange(rows.num_rows), pa.int64()))
@@ -151,7 +153,7 @@ def with_conditions(spark: SparkSession, rows: pa.Table, conditions: Mapping[str
 
 
 def as_pandas(rows: pa.Table) -> pd.DataFrame:
-    """The rows as Great Expectations takes them: whole numbers stay whole where some are absent."""
+    """The rows as a frame for Great Expectations: whole numbers stay whole in columns with missing values."""
     import pandas as pd
 
     types = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}

@@ -1,4 +1,4 @@
-"""Running a gate: one measured row, one suite, one verdict per expectation; and a refusal if any of them failed."""
+"""The run of a gate: one measured row, one suite, one verdict per expectation, and a refusal if one of them failed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult
 
 FindExamples = Callable[[Sequence[tuple[str, ...]]], Examples]
-"""Given the measures of invariants that fail, what breaks them, by the first measure of each."""
+"""A function from the measures of broken invariants to the rows that break them, by the first measure of each."""
 
 _RELATIONS = {"bronze": "bronze.{}_chunks", "trace": "trace.{}_updates", "gold": "gold.state_history"}
 
@@ -32,8 +32,9 @@ def run_gate(
     run_id: str,
     find_examples: FindExamples | None = None,
 ) -> list[Verdict]:
-    """`judge_gate`, and a refusal if an expectation does not hold. The Data Docs show the result once they are built:
-    at the end of the run, or here if the gate fails.
+    """Judge a gate as `judge_gate` does, and refuse to go on if an expectation does not hold.
+
+    The Data Docs show the result once they are built: at the end of the run, or here if the gate fails.
 
     Raises:
         GateFailed: an expectation does not hold.
@@ -54,11 +55,11 @@ def judge_gate(
     run_id: str,
     find_examples: FindExamples | None = None,
 ) -> list[Verdict]:
-    """Hold `measures` against the suite of `gate`, or of the audit; one verdict per expectation, in the suite's order.
+    """The verdicts on `measures` by the suite of `gate`, or of the audit: one per expectation, in the suite's order.
 
-    The validation result is stored, whatever the outcome. A measure that the suite needs and `measures` lacks fails;
-    measures that no expectation reads are left out. Where invariants are broken Great Expectations asks `find_examples`
-    for the rows, once for all of them, and its result has them.
+    The validation result is stored, whatever the outcome. An expectation fails if `measures` lacks its measure.
+    Measures that no expectation reads are ignored. If invariants are broken, Great Expectations asks `find_examples`
+    for the rows that break them, once for all, and stores these rows in its result.
     """
     invariants = expectations.SUITES[gate]
     row = {measure: measures.get(measure) for invariant in invariants for measure in invariant.measures}
@@ -72,7 +73,8 @@ def judge_gate(
 def _finder(
     invariants: Sequence[Invariant], row: Mapping[str, Measure], find_examples: FindExamples | None
 ) -> Callable[[tuple[str, ...]], Sequence[Mapping[str, Any]]]:
-    """What gives the rows that break an invariant. The first question reads those of all that are broken, in one go."""
+    """A function that returns rows that break an invariant, given its measures. Its first call finds the rows for all
+    broken invariants at once."""
 
     @functools.cache
     def of_all() -> Examples:
@@ -83,14 +85,14 @@ def _finder(
 
 
 def refuse_failed(gate: str, verdicts: Sequence[Verdict], *, settings: Settings, source: str, run_id: str) -> None:
-    """Let the Data Docs show the results and stop, if a verdict says so.
+    """If a verdict stops the run, build the Data Docs, so that they show it, and raise the error.
 
     Raises:
-        GateFailed: one does.
+        GateFailed: a verdict stops the run.
     """
     failed = [verdict for verdict in verdicts if verdict.stops]
     if failed:
-        # where the disk is full the pages wait for the next run, and what failed is said all the same
+        # if the disk is full, the pages wait for the next run, but the failure is reported all the same
         with suppress(OSError):
             build_data_docs(settings)
         page, report = settings.page_url("runs", source, run_id), str(data_docs_index(settings))

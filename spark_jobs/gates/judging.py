@@ -1,4 +1,4 @@
-"""Holding a table against checks: Great Expectations judges, each check gets a verdict with the rows that break it."""
+"""The judgement of a table: Great Expectations judges, and each check gets a verdict with rows that break it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult
 
 _ROWS_SAID = "_row"
-"""Column of the row's place, by which Great Expectations says which rows break an expectation."""
+"""The column with the place of a row, by which Great Expectations names the rows that break an expectation."""
 
 
 _UNITS = {LATE_BY: f"{LATE_BY} (µs)"}
-"""Columns of the checks' own by the names under which samples show them."""
+"""Column that the checks add -> its name in samples of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is checked, for the verdicts: the gate, the table as people know it, the columns that show a row, and who
-    acts where a check fails."""
+    """The subject of the checks, for the verdicts: the gate, the table's name for people (`relation`), the columns that
+    samples of rows show, and the owner, who acts if a check fails."""
 
     gate: str
     relation: str
@@ -50,11 +50,13 @@ def judge(
     suite: str,
     place_of: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = lambda rows: rows,
 ) -> list[Verdict]:
-    """A verdict for each check; `overrides` are the reasons of those that a person lets pass. `place_of` tells people
-    where sample rows come from."""
+    """The verdicts on `rows`, one for each check.
+
+    `overrides` maps names of checks that a person lets pass to the reasons. `place_of` adds to sample rows, for people,
+    the places that they come from."""
     if not assertions:
         return []
-    # in the frame's own order: what breaks an expectation is named by its place
+    # in the order of `rows`: results name a row that breaks an expectation by its place
     frame = as_pandas(_needed(rows, assertions))
     frame[_ROWS_SAID] = range(len(frame))
     decimals = {field.name for field in rows.schema if pa.types.is_decimal(field.type)}
@@ -77,7 +79,7 @@ def judge(
 
 
 def _needed(rows: pa.Table, assertions: Sequence[Assertion]) -> pa.Table:
-    """The rows in the columns that the checks read; in all of them, where one of the checks may read any."""
+    """The rows with the columns that the checks read, or with all columns if one of the checks may read any."""
     if not all(check.reads for check in assertions):
         return rows
     read = {column for check in assertions for column in check.reads}
@@ -89,7 +91,7 @@ def _suite(name: str, assertions: Sequence[Assertion], decimals: Collection[str]
 
     from expectations.exact_bounds import over_decimals
 
-    # a copy each: the project gives what it stores an identity, and refuses that in another suite
+    # copies, since storing gives an expectation an id, with which another suite would be refused
     copies = [check.expectation.copy(update={"id": None}) for check in assertions]
     return ExpectationSuite(name=name, expectations=[over_decimals(each, decimals) for each in copies])
 
@@ -115,7 +117,7 @@ def _verdict(about: Checked, check: Assertion, result: ExpectationValidationResu
 
 
 def on_failure(about: Checked, name: str, treatment: str) -> str:
-    """Who acts on a check that does not hold, and how."""
+    """A sentence about a check that does not hold: the person who acts, and the actions."""
     if treatment == "warn":
         return f"{about.owner} looks at it; the run went on. A check that warns too often is wrong itself: correct it."
     return (

@@ -1,9 +1,9 @@
 """The Great Expectations project of an installation: a file-backed context under `TIDEMARK_HOME/quality`.
 
 It keeps suites, validation results and Data Docs. Gates of several sources may run at once in several processes, and
-Great Expectations writes its files without locks: whoever uses the project holds it (`held_project`).
+Great Expectations writes its files without locks. So code that uses the project locks it first (`held_project`).
 
-A gate is judged in memory, in a context of the process's own: a context of files reads its settings and writes its
+A gate is judged in memory, in a context of the process's own. A context of files would read its settings and write its
 definitions again for each step of a validation, which took three quarters of a small run.
 """
 
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from great_expectations.datasource.fluent.pandas_datasource import DataFrameAsset
 
 KEPT_RESULTS = 800
-"""Validation results kept, newest first: 100 days of two sources. Each costs every run 0.5 ms (the index page)."""
+"""The number of newest validation results that are kept: 100 days of two sources. Each costs every run 0.5 ms (for the
+index page)."""
 _PRUNE_BY = 100
 _SITE = "local_site"
 _SITE_FOLDER = "uncommitted/data_docs"
@@ -45,26 +46,26 @@ _INDEX_VIEW, _PAGE_VIEW = "OfflineIndexView", "OfflinePageView"
 
 
 def quality_dir(settings: Settings) -> Path:
-    """The folder of the project."""
+    """The folder of the Great Expectations project."""
     return settings.home / "quality"
 
 
 def data_docs_index(settings: Settings) -> Path:
-    """The first page of the Data Docs; it exists once a run has ended, or a gate has failed."""
+    """The index page of the Data Docs. It exists once a run has ended, or a gate has failed."""
     return quality_dir(settings) / "gx" / _SITE_FOLDER / "index.html"
 
 
 def preload() -> None:
-    """Import Great Expectations, which takes some seconds: worth doing while Spark is busy."""
+    """Import Great Expectations and our expectations. This takes some seconds, so call it while Spark is busy."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     log = logging.getLogger("great_expectations")
-    # it tells of each kind of data source whose client is not installed
+    # it logs each kind of data source whose client is not installed
     log.setLevel(logging.WARNING)
-    # this one has a level of its own, and tells of a folder that it makes
+    # this module sets a level of its own, and logs a folder that it makes
     import great_expectations.data_context.types.base  # noqa: F401
 
     log.getChild("data_context.types.base").setLevel(logging.WARNING)
-    # stored suites name their classes
+    # stored suites name these classes
     import expectations.distinct_values
     import expectations.enforcement
     import expectations.exact_bounds  # noqa: F401
@@ -72,7 +73,7 @@ def preload() -> None:
 
 @contextmanager
 def held_project(settings: Settings) -> Iterator[FileDataContext]:
-    """The project, made on first use, for this process alone until the block ends."""
+    """The project, made on first use, and locked against other processes until the block ends."""
     preload()
     folder = quality_dir(settings)
     folder.mkdir(parents=True, exist_ok=True)
@@ -82,11 +83,11 @@ def held_project(settings: Settings) -> Iterator[FileDataContext]:
 
 
 _opened: dict[Path, tuple[tuple[int, int], FileDataContext]] = {}
-"""The context that this process opened last, with the state of its settings then."""
+"""The folder of the project that this process opened last -> the state of its settings file then, and its context."""
 
 
 def _open(folder: Path) -> FileDataContext:
-    """The context of the project, opened anew only where its settings were written since."""
+    """The context of the project. It is opened anew only if its settings file has changed since the last time."""
     file = folder / "gx" / "great_expectations.yml"
     if folder in _opened and file.exists():
         state, context = _opened[folder]
@@ -99,7 +100,7 @@ def _open(folder: Path) -> FileDataContext:
 
 
 def _state(file: Path) -> tuple[int, int]:
-    """When a file was written, and which it is."""
+    """The state of a file: the time of its last write in nanoseconds, and its inode."""
     status = file.stat()
     return status.st_mtime_ns, status.st_ino
 
@@ -132,10 +133,10 @@ def _site() -> Any:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a suite is held against: one measured row, or a pandas frame.
+    """The data that a suite judges: one measured row, or a pandas frame.
 
-    `name` is that of its suite. `breaking_rows` finds the rows that break an
-    invariant, by its measures. `result_format` is Great Expectations' own.
+    `name` is the name of the suite. `breaking_rows` returns rows that break an invariant, given its measures.
+    `result_format` is an argument of Great Expectations' `validate`.
     """
 
     name: str
@@ -146,12 +147,12 @@ class Batch:
     result_format: Any = "COMPLETE"
 
     def as_frame(self) -> Any:
-        """The frame that Great Expectations takes."""
+        """The data as a pandas frame for Great Expectations."""
         if self.row is None:
             return self.frame
         import pandas as pd
 
-        # a column of its own each, so that no number becomes another one beside those that are missing
+        # a separate column of objects for each value, so that a missing value turns no other number into a float
         frame = pd.DataFrame({name: pd.Series([value], dtype=object) for name, value in self.row.items()})
         frame.attrs[BREAKING_ROWS] = self.breaking_rows
         return frame
@@ -160,7 +161,7 @@ class Batch:
 def validate(
     settings: Settings, batch: Batch, suite: Callable[[], ExpectationSuite], *, run_id: str
 ) -> list[ExpectationValidationResult]:
-    """Hold a batch against a suite, keep the result among the project's, and return what came of each expectation."""
+    """Judge a batch by a suite, store the result in the project, and return the result of each expectation."""
     preload()
     result = _judge(batch, suite())
     with held_project(settings) as context:
@@ -175,8 +176,8 @@ _judging = threading.Lock()
 
 
 def _judge(batch: Batch, suite: ExpectationSuite) -> ExpectationSuiteValidationResult:
-    """What Great Expectations finds, in memory."""
-    # one context for all threads, which keeps what is defined in it
+    """Great Expectations' judgement of a batch, made in memory."""
+    # all threads share one context, whose definitions accumulate
     with _judging:
         batch_of = _definition(batch.source, batch.name).get_batch
         return batch_of({"dataframe": batch.as_frame()}).validate(suite, result_format=batch.result_format)
@@ -205,7 +206,7 @@ def _data_source() -> PandasDatasource:
 def _store(
     settings: Settings, context: FileDataContext, suite: str, result: ExpectationSuiteValidationResult, run: str
 ) -> None:
-    """Keep a validation result, and remember that the Data Docs lack it."""
+    """Store a validation result, and record that the Data Docs lack its page."""
     from great_expectations import RunIdentifier
     from great_expectations.data_context.types.resource_identifiers import (
         ExpectationSuiteIdentifier,
@@ -229,7 +230,7 @@ def _suite_file(settings: Settings, name: str) -> Path:
 
 
 def _stored_suite(file: Path) -> Any:
-    """A suite as the project has it, without ids; None if it has none that can be read."""
+    """The suite as the project has stored it, without ids; None if the file is missing or unreadable."""
     try:
         return _without_ids(json.loads(file.read_text()))
     except (OSError, ValueError):
@@ -237,7 +238,7 @@ def _stored_suite(file: Path) -> Any:
 
 
 def _without_ids(part: Any) -> Any:
-    """A suite as JSON without the ids that storing it gives to it and to its expectations."""
+    """A suite as JSON, or a part of it, without the ids that storing gives to the suite and its expectations."""
     if isinstance(part, list):
         return [_without_ids(each) for each in part]
     if not isinstance(part, dict):
@@ -246,18 +247,18 @@ def _without_ids(part: Any) -> Any:
 
 
 def run_name(run_id: str) -> str:
-    """`run_id` as the name of a folder: Airflow's holds colons and plus signs."""
+    """`run_id` as a name for a folder: Airflow's ids contain colons and plus signs, which are replaced."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", run_id) or "run"
 
 
 def build_data_docs(settings: Settings) -> int:
-    """Bring the Data Docs up to date: a page for each result that they lack, and the index. Returns the number
-    of those results; does nothing where there are none.
+    """Bring the Data Docs up to date: make the pages of results that have none, and the index.
 
-    A build copies the site's style sheets and lists all results, most of a second: so it is done once a run.
+    Returns the number of results recorded as lacking a page; does nothing if there are none. A build copies the site's
+    style sheets and lists all results, which takes most of a second. So it is done once per run.
 
     Raises:
-        OSError: a page can't be written; the next build writes it.
+        OSError: a page cannot be written; the next build tries again.
     """
     pending = _pending_pages(settings)
     if not pending.exists():
@@ -282,7 +283,9 @@ def build_data_docs(settings: Settings) -> int:
 
 @contextmanager
 def _unwritten_pages() -> Iterator[list[OSError]]:
-    """Why pages could not be written meanwhile. Great Expectations would log it with a traceback, and go on."""
+    """The errors because of which pages could not be written during the block; the list fills as they happen.
+
+    Great Expectations itself would log them with a traceback, and go on."""
     errors: list[OSError] = []
 
     def keep(record: logging.LogRecord) -> bool:
@@ -301,7 +304,7 @@ def _unwritten_pages() -> Iterator[list[OSError]]:
 
 
 def _has_page(settings: Settings, suite: str) -> bool:
-    """Whether the Data Docs have a page of a suite that is no older than the suite."""
+    """True if the Data Docs have a page of the suite that is at least as new as the suite's file."""
     page = data_docs_index(settings).parent / "expectations" / f"{suite}.html"
     return page.exists() and page.stat().st_mtime_ns >= _suite_file(settings, suite).stat().st_mtime_ns
 
@@ -311,7 +314,8 @@ def _pending_pages(settings: Settings) -> Path:
 
 
 def forget_old_results(context: FileDataContext, keep: int = KEPT_RESULTS) -> None:
-    """Remove the oldest validation results beyond `keep`; the verdicts of all runs stay in quality.results."""
+    """Remove all but the newest `keep` validation results, once there are `_PRUNE_BY` more. The verdicts of all runs
+    stay in quality.results."""
     store = context.validation_results_store
     keys: list[Any] = list(store.list_keys())
     if len(keys) < keep + _PRUNE_BY:

@@ -1,4 +1,4 @@
-"""Reading `quality.results`: which rows count, and which runs are the newest."""
+"""The reading of `quality.results`: the rows that count, and the newest runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Result = Mapping[str, Any]
 
 
 def counting(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """Of each check of a run what was found last, in the order in which they were found: a stage that is repeated
-    under the run's id checks again."""
+    """The last result of each check of each run, oldest first. A stage that is repeated under the same run id checks
+    again, and its earlier results no longer count."""
     newest: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in sorted(results, key=lambda row: row["token"]):
         key = tuple(row[name] for name in ("source", "run_id", "gate", "kind", "relation", "name"))
@@ -23,7 +23,9 @@ def counting(results: Iterable[Result]) -> list[dict[str, Any]]:
 def newest_runs(
     results: Iterable[Result], *, source: str | None = None, run_id: str | None = None, runs: int = 5
 ) -> list[list[dict[str, Any]]]:
-    """The results of the newest runs, newest first for each source; of one run alone if `run_id` names it."""
+    """The results of the newest runs: a list per run, sorted by source and then newest first, up to `runs` per source.
+
+    If `run_id` is given, only that run's."""
     chosen = [
         row for row in results if source in (None, row["source"]) and run_id in (None, row["run_id"])
     ]  # fmt: skip

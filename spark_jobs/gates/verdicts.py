@@ -1,4 +1,4 @@
-"""What was checked and what came of it: verdicts, and the error that stops a run."""
+"""The verdicts of checks, and the error that stops a run."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from typing import Any, Literal
 from spark_jobs.errors import TidemarkError
 
 MAX_EXAMPLES = 20
-"""Rows kept of a check that does not hold: enough to see a pattern, few enough for a table."""
+"""The most rows kept as examples of a check that does not hold: enough to see a pattern, few enough for a table."""
 ROWS_IN_MESSAGE = 3
-"""Of them those that the error shows."""
+"""The most of these rows that the error shows."""
 
 Examples = Mapping[str, Sequence[Mapping[str, Any]]]
-"""Per measure, rows that violate it."""
+"""Measure -> rows that violate its invariant."""
 
 Answer = Literal["passed", "failed", "warned", "quarantined", "overridden", "error"]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to one check, as `quality.results` has it.
+    """The verdict on one check, as `quality.results` stores it.
 
-    `observed` is what was found (`3`, or `ledger_rows=5, chunk_rows=4`), `expected` what it was held against, `sample`
-    up to `MAX_EXAMPLES` rows that break it, of `failing` in all. `on_failure` says who acts and how.
+    `observed` is the value found (`3`, or `ledger_rows=5, chunk_rows=4`), and `expected` the value or bound required.
+    `sample` has up to `MAX_EXAMPLES` rows that break the check, of `failing` rows in all. `on_failure` names the person
+    who acts, and the actions.
     """
 
     gate: str
@@ -46,12 +47,12 @@ class Verdict:
 
     @property
     def stops(self) -> bool:
-        """Whether the run may not go on."""
+        """True if the run must not go on."""
         return self.verdict in ("failed", "error")
 
 
 class GateFailed(TidemarkError):
-    """A gate did not open; no later stage may run.
+    """A gate has failed; no later stage may run.
 
     Facts: `gate`, `source`, `run_id`, `failed` (each failed verdict as a mapping), `page` (of the run in the portal),
     `report` (the Data Docs' index page).
@@ -89,7 +90,7 @@ class GateFailed(TidemarkError):
 
 
 def verdict_lines(verdict: Verdict) -> str:
-    """A verdict in lines for people: the check in words, what was expected and found, three rows, who acts."""
+    """A verdict in lines for people: the check in words, the expected, the found, up to three rows, and who acts."""
     lines = [f"{verdict.name}: {verdict.expectation}"]
     of = f" of {verdict.relation}" if verdict.relation else ""
     lines.append(f"  expected {verdict.expected or 'it to hold'}, found {verdict.observed}{of}")
@@ -103,7 +104,7 @@ def verdict_lines(verdict: Verdict) -> str:
 
 
 def _row_text(row: Mapping[str, Any]) -> str:
-    """A row as `column=value`, instants as ISO 8601 has them, a missing value as null."""
+    """A row as `column=value, …`, with instants in ISO 8601 and missing values as `null`."""
     return ", ".join(f"{name}={_value_text(value)}" for name, value in row.items())
 
 

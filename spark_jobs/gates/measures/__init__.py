@@ -1,5 +1,5 @@
-"""What each gate measures, in one pass over what its stage wrote: `bronze`, `trace`, `silver`, `gold`. Bounds are in
-`expectations`."""
+"""The measures of the gates `bronze`, `trace`, `silver` and `gold`. Each gate measures the rows that its stage wrote,
+in one pass. The bounds of the measures are in `expectations`."""
 
 from spark_jobs.gates.measures.bronze import bronze
 from spark_jobs.gates.measures.gold import gold

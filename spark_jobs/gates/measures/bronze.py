@@ -28,7 +28,7 @@ _SHOWN = {
 
 
 def bronze(lake: Lake, source: Source, *, landings: Sequence[int]) -> Measurement:
-    """What these landings left in bronze: reads their rows of the ledger, chunks, quarantine and duplicates."""
+    """The measures of these landings: reads their rows of the ledger, of chunks, of quarantine and of duplicates."""
     parts = [_ledger(lake, source, landings), *(_listed(lake, table, source, landings) for table in _LISTED)]
     by_drop = Ground("seq_no", "drop", source.drops.label)
     return measure(lake.spark, [*parts, *_chunks(lake, source, landings)], ground=by_drop)
@@ -54,7 +54,7 @@ def _listed(lake: Lake, table: Table, source: Source, landings: Sequence[int]) -
 
 
 def _each(rows: pa.Table, *, measure: str) -> Adds:
-    """How many records each row stands for."""
+    """The number of records that each row stands for, as addends of `measure`."""
     if "records" in rows.column_names:
         return {measure: numbers(rows["records"], null=1)}
     return {measure: np.ones(rows.num_rows, np.int64)}

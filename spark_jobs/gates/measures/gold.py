@@ -62,18 +62,20 @@ _MEASURES = (
     OVERFLOWN_BEFORE,
 )
 _UNBALANCING = (REFUSING, OVERFLOWN, OVERFLOWN_BEFORE)
-"""Measures of what makes states say less than the sum of the rows: then some are left out of the balance."""
+"""The measures of causes for which states contain less than the sum of the rows. If one of them is not 0, the balance
+leaves out some states or rows."""
 _ROWS_SHOWN = ("row_id", "entity", "event_time", "time", "diff")
 
 
 def gold(lake: Lake, scope: Scope, *, token: int) -> Measurement:
-    """What the attempt `token` would publish as state, against the publication that `scope` starts from.
+    """The measures of the states that the attempt `token` would publish, compared with the publication of `scope`.
 
-    `components_out_of_balance` counts the additive components (int64) whose gain over all entities is not the sum over
-    the rows that came and went; each one's difference is in the measure `balance_of_<component>`. What a chain refuses
-    is in no state, so where this run changes a segment that holds such a delta, exactly those rows are left out of the
-    sum; an entity of which retention lets deltas go at the same time is left out altogether. So is one of which a sum
-    is or was null, as it does not fit.
+    `components_out_of_balance` counts the additive components (int64) whose gain over all entities differs from the sum
+    over the rows that came and went. The measure `balance_of_<component>` is the difference of each.
+
+    Some rows are left out of the sum. A delta that a chain refuses is in no state; so where this run changes a segment
+    with refused deltas, exactly their rows are left out. An entity is left out altogether if retention removes deltas
+    of it at the same time, or if one of its sums is or was null, since it does not fit 64 bits.
     """
     state = scope.source.state
     parts = [] if state is None else _Gold(lake, scope, state, token).parts()
@@ -87,21 +89,22 @@ def gold(lake: Lake, scope: Scope, *, token: int) -> Measurement:
 
 
 def additive(state: State) -> dict[str, str | int]:
-    """Components whose sums must balance to the last digit: sums of floating point values need not. By name the column
-    of an update that is added, or the constant."""
+    """The components whose sums must balance exactly: name -> the column of updates that is added, or the constant.
+
+    Sums of floating point values need not balance, so they are not among them."""
     if state.mode != "add" or state.datatype != "int64" or state.delete_when is not None:
         return {}
     return {name: f"c_{added}" if isinstance(added, str) else int(added) for name, added in state.components.items()}
 
 
 def balance_measures(state: State) -> list[str]:
-    """The measures of the additive components."""
+    """The names of the balance measures, one for each additive component."""
     return [f"{BALANCE}{component}" for component in additive(state)]
 
 
 @dataclass(frozen=True)
 class _Gold:
-    """What the attempt `token` wrote of a source's state, and what it follows from."""
+    """The parts that measure the states and chains that the attempt `token` wrote, and the rows behind them."""
 
     lake: Lake
     scope: Scope
@@ -131,11 +134,11 @@ class _Gold:
 
     @property
     def _values(self) -> list[str]:
-        """Columns of updates that additive components read."""
+        """The columns of updates that additive components add up."""
         return [column for column in additive(self.state).values() if isinstance(column, str)]
 
     def _own_states(self) -> Part:
-        """What is wrong with the rows of this attempt, each by itself, and what they add to the sums over all."""
+        """The part that checks each state that the attempt wrote, and adds the states to the sums over all entities."""
         vector = self._vector
         shows = ("entity", "timestamp", "delta_count", vector, "seen", "known_from", "known_to", "revision", "era")
         rows = self._history(STATE, [*shows, *(("names",) if self.state.components else ())], self._own)
@@ -157,20 +160,20 @@ class _Gold:
         return partial(gained_by_states, everything=self.scope.everything, components=components, deltas=deltas)
 
     def _rows(self) -> Part:
-        """What the rows that came and went add, as the fold must have added it."""
+        """The part that adds up the rows that came and went, as the fold must have added them."""
         rows = self.scope.touching_rows(self.lake, ["diff", *self._values])
         sums = partial(gained_by_rows, components=additive(self.state))
         return Part(rows, partial(both, one=partial(diffs, measure="deltas_accepted"), other=sums), _ROWS_SHOWN)
 
     def _versions(self) -> Together:
-        """The states of the entities that the attempt changed."""
+        """The part that checks the versions of the states that the attempt changed."""
         shown = visible_rows(self.scope.publication, self.token)
         rows = self._history(STATE, ["entity", "era", "known_from", "revision", "token"], shown)
         gather = partial(faulty_things, identity=("entity",), token=self.token)
         return Together([OfShare(rows, "entity")], gather, partial(judge_versions, repeated="repeated_entities"))
 
     def _own_segments(self) -> Part:
-        """What is wrong with the attempt's segments, each by itself, and the deltas that chains gained by them."""
+        """The part that checks each segment that the attempt wrote, and adds up the deltas that chains gained."""
         shows = ("entity", "start_time", "start_row", "end_time", "deltas", "dropped", "known_from", "known_to", "era")
         rows = self._history(CHAINS, [*shows, "refusals"], self._own)
         known_from = self.scope.known_from_us
@@ -178,14 +181,15 @@ class _Gold:
         return Part(rows, judge, shows)
 
     def _ends(self) -> Together:
-        """Where the chains end of which the attempt wrote a segment. Of other segments only those that end a chain are
-        read, as statistics on `end_time` let others be skipped."""
+        """The part that checks the ends of the chains in which the attempt wrote a segment.
+
+        Of earlier segments, only those that end a chain are read: statistics on `end_time` let others be skipped."""
         ends = visible_rows(self.scope.publication, self.token) & (self._own | pc.field("end_time").is_null())
         rows = self._history(CHAINS, ["entity", "era", "start_row", "end_time", "known_from", "token"], ends)
         return Together([OfShare(rows, "entity")], partial(ends_of_chains, token=self.token), judge_ends)
 
     def _last_rows(self) -> Together:
-        """Each state whose last delta is one of this run's rows, beside that row: it must say what the row says."""
+        """The part that compares each state whose last delta is one of this run's rows with the values of that row."""
         told = [f"c_{column}" for column in self.state.components.values()]
         states = self._history(STATE, ["entity", "at_delta", self._vector], self._own & (pc.field("era") == LIVE))
         came = pc.field("diff") > 0
@@ -197,8 +201,9 @@ class _Gold:
         return Together([OfShare(states, "at_delta"), OfShare(rows, "row_id")], gather, judge_off_their_row)
 
     def balance_of_the_rest(self) -> list[AnyPart]:
-        """The parts that balance additive components, where the attempt's states say less than the rows add. A pass of
-        its own, as it looks for rows of the past: few runs need it."""
+        """The parts that balance additive components if the attempt's states contain less than the rows add.
+
+        They need a pass of their own, since they look for rows of the past. Few runs need it."""
         left_out = self._left_out()
         rest = ~pc.field("entity").isin(left_out)
         states = self._history(STATE, ["era", "ints"], self._own & rest)
@@ -221,14 +226,14 @@ class _Gold:
         return parts
 
     def _left_out(self) -> pa.Array:
-        """The entities whose states can't be held against rows: see `gold`."""
+        """The entities whose states cannot be compared with rows, see `gold`."""
         if self.scope.source.keeps_chains:
             return past_balance(self._history(CHAINS, ["entity", "dropped", "refusals"], self._own).whole())
         states = self._history(STATE, ["entity", self._vector], self._own).whole()
         return states["entity"].combine_chunks().filter(pa.array(overflown(states[self._vector])))
 
     def _refused(self) -> pa.Table:
-        """See `refused_deltas`."""
+        """The deltas that chains refuse, in segments that the attempt wrote or closed; see `refused_deltas`."""
         columns = [
             "entity",
             "era",

@@ -1,8 +1,9 @@
-"""One pass over what a stage wrote: parts that each add to named measures, summed exactly.
+"""One pass over the rows that a stage wrote: parts that each add to named measures, summed exactly.
 
-A part reads rows of data files, lets a kernel say what each of them adds, and keeps the sums alone. What several rows
-tell of, such as the versions of a window, is brought together first. A small pass runs in this process, without a Spark
-job; a large one is cut into pieces that are the tasks of one job. Both run the same function.
+A part reads rows of data files. A kernel computes what each row adds to the measures, and only the sums are kept. If
+several rows describe one thing, such as the versions of a window, they are gathered first. A small pass runs in this
+process, without a Spark job. A large pass is cut into pieces, which are the tasks of one job. Both run the same
+function.
 """
 
 from __future__ import annotations
@@ -30,23 +31,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ANYWHERE = object()
-"""In place of a value, where rows do not tell it."""
+"""The stand-in for a value of the ground if neither the rows nor their part's label have it."""
 
 Judge = Callable[[pa.Table], Adds]
-"""Per row of a table what it adds to each measure."""
+"""A function from a table to the addends of each measure, one addend per row."""
 
 ROWS_A_TASK = 1 << 19
-"""Rows of a task of a large pass."""
+"""The number of rows in a task of a large pass, about."""
 MEASURED_HERE = 1 << 25
-"""Rows of a part that this process goes through itself, a few at a time."""
+"""The most rows of a part that this process reads itself, a few at a time."""
 ROWS_TOGETHER = 1 << 23
-"""Rows of which numbers are kept at once, some 40 bytes of each, where several rows tell of one thing. Each share of
-more is a further reading of all."""
+"""The most rows for which numbers are kept in memory at once, about 40 bytes each, if rows are gathered. More rows are
+divided into shares, and each share reads all rows again."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that are judged each by itself; `shows` are the columns of an example, beside what `label` says of all."""
+    """A part whose rows are judged one by one. Examples show the columns `shows`, and the entries of `label`, which are
+    the same for all rows."""
 
     rows: StoredRows | pa.Table
     judge: Judge
@@ -54,23 +56,23 @@ class Part:
     label: Mapping[str, str] = field(default_factory=dict)
 
     def pieces(self, most_rows: int) -> list[Part]:
-        """The part, cut so that none has many more rows."""
+        """The part, cut into pieces of about `most_rows` rows at most."""
         if isinstance(self.rows, pa.Table):
             return [self]
         return [replace(self, rows=rows) for rows in self.rows.split(most_rows)] or [self]
 
     @property
     def n_rows(self) -> int:
-        """At most how many rows it reads."""
+        """An upper bound of the number of rows that it reads."""
         return self.rows.num_rows if isinstance(self.rows, pa.Table) else self.rows.n_rows
 
     def judged(self, *, shown: bool) -> Iterator[tuple[pa.Table, Adds]]:
-        """The rows, with the columns `shows` if they are `shown`, and what they add."""
+        """The rows, some at a time, and their addends; if `shown`, the rows include the columns `shows`."""
         if isinstance(self.rows, pa.Table):
             tables = iter([self.rows])
         else:
             rows = self.rows.with_columns([*self.rows.columns, *(self.shows if shown else ())])
-            # of no rows, too, it is said what they add: nothing
+            # an empty table first, so that each measure has a sum even without rows: 0
             tables = chain([rows.none()], rows.tables())
         for table in tables:
             yield table, self.judge(table)
@@ -78,8 +80,10 @@ class Part:
 
 @dataclass(frozen=True)
 class OfShare:
-    """The rows of one of some shares, some at a time and first none; gone through as often as wanted. Rows with equal
-    values in the column `by` are in one share."""
+    """The rows of one share, some at a time, after an empty table; it can be iterated repeatedly.
+
+    `share` is the number of the share, and the number of shares. Rows with equal values in the column `by` are in the
+    same share."""
 
     rows: StoredRows
     by: str
@@ -94,8 +98,8 @@ class OfShare:
 
 @dataclass(frozen=True)
 class Together:
-    """Rows of which several tell of one thing. `gather` takes each of `rows`, some at a time, and gives a table whose
-    rows `judge` takes."""
+    """A part in which several rows describe one thing. `gather` takes the iterables in `rows` and returns a table with
+    the things, which `judge` judges."""
 
     rows: Sequence[OfShare]
     gather: Callable[..., pa.Table]
@@ -103,8 +107,8 @@ class Together:
     label: Mapping[str, str] = field(default_factory=dict)
 
     def pieces(self, most_rows: int) -> list[Together]:
-        """The part in shares: each reads all rows to find those of its things."""
-        del most_rows  # to read again costs more than to keep
+        """The part, divided into shares of `ROWS_TOGETHER` rows. Each share reads all rows to find its own."""
+        del most_rows  # smaller shares would read all rows more often, which costs more than keeping rows
         shares = max(-(-self.n_rows // ROWS_TOGETHER), 1)
         return [
             replace(self, rows=[replace(rows, share=(share, shares)) for rows in self.rows]) for share in range(shares)
@@ -112,12 +116,12 @@ class Together:
 
     @property
     def n_rows(self) -> int:
-        """At most how many rows it reads."""
+        """An upper bound of the number of rows that it reads."""
         return sum(rows.rows.n_rows for rows in self.rows)
 
     def judged(self, *, shown: bool) -> Iterator[tuple[pa.Table, Adds]]:
-        """The things that `gather` finds, and what they add."""
-        del shown  # a thing's columns are few
+        """The things that `gather` returns, and their addends."""
+        del shown  # things have few columns, so all are shown
         gathered = self.gather(*self.rows)
         yield gathered, self.judge(gathered)
 
@@ -127,13 +131,13 @@ AnyPart = Part | Together
 
 @dataclass(frozen=True)
 class Ground:
-    """By what two sums that must be equal are broken down, to say where they differ.
+    """The column by which two sums that must be equal are broken down, to show where they differ.
 
     Args:
-        column: of the rows of both sides, or of the label of a part.
-        name: under which an example has a value of the column.
-        shown: how it has it.
-        known: of measures that no part adds to: per value what they are.
+        column: the name of the column in the rows of both sides, or of an entry in the label of a part.
+        name: the name under which an example has a value of the column.
+        shown: converts such a value for an example.
+        known: the sums by value of the measures that no part adds to.
     """
 
     column: str
@@ -144,7 +148,7 @@ class Ground:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Measured values by name, the seconds that it took, and the way to rows that violate."""
+    """The measured values by name, the seconds that measuring took, and the parts, to look for rows that violate."""
 
     parts: Sequence[AnyPart]
     values: dict[str, int]
@@ -152,11 +156,11 @@ class Measurement:
     ground: Ground | None = None
 
     def examples(self, broken: Sequence[tuple[str, ...]]) -> dict[str, list[dict[str, Any]]]:
-        """What breaks invariants, by the first measure of each; nothing where no row says so.
+        """Examples for broken invariants, by the first measure of each; an invariant without examples is left out.
 
-        An invariant of one measure is broken by the rows that add to it, of which there are up to `MAX_EXAMPLES`. Of an
-        invariant that compares two, no row that adds to a sum is wrong by itself: the examples say where the sums
-        differ, by the `ground`, with both of them.
+        An invariant of one measure is broken by the rows that add to it; up to `MAX_EXAMPLES` of them are returned. An
+        invariant that compares two measures is not broken by single rows. Its examples are the values of the `ground`
+        for which the two sums differ, with both sums.
         """
         examples = self._adding([measures[0] for measures in broken if len(measures) == 1])
         pairs = [measures for measures in broken if len(measures) == 2]
@@ -200,7 +204,7 @@ def _add_examples(piece: AnyPart, measures: Sequence[str], examples: dict[str, l
 
 
 def _by_value(rows: pa.Table, label: Mapping[str, str], ground: Ground, addends: Addends) -> Iterator[tuple[Any, int]]:
-    """What rows add for each value of the ground, null among them."""
+    """The sums of the addends for each value of the ground, including null."""
     if ground.column not in rows.column_names:
         yield label.get(ground.column, _ANYWHERE), total(addends)
         return
@@ -231,7 +235,9 @@ def measure(
     known: Mapping[str, int] | None = None,
     ground: Ground | None = None,
 ) -> Measurement:
-    """What all parts add up to. `known`: values of measures that no part adds to, or that are 0 without rows."""
+    """The measurement of all parts.
+
+    `known` has the values of measures that no part adds to, and zeros for measures that have no value without rows."""
     begun = time.monotonic()
     here = all(part.n_rows <= MEASURED_HERE for part in parts)
     pieces = [piece for part in parts for piece in part.pieces(MEASURED_HERE // THREADS if here else ROWS_A_TASK)]
@@ -242,7 +248,7 @@ def measure(
 
 
 def _sums(piece: AnyPart) -> bytes:
-    """What the rows of a piece add up to, as JSON: numbers may pass 64 bits."""
+    """The sums of a piece by measure, as JSON, since they may exceed 64 bits."""
     sums = Counter[str]()
     for _, adds in piece.judged(shown=False):
         for name, addends in adds.items():
@@ -251,5 +257,5 @@ def _sums(piece: AnyPart) -> bytes:
 
 
 def of_landings(landings: Sequence[int]) -> pc.Expression:
-    """Whether a row is of one of these landings."""
+    """The condition on files' rows that the column `landing` is one of these landings."""
     return pc.field("landing").isin(pa.array(list(landings), pa.int64()))

@@ -47,11 +47,11 @@ def silver(
     accounts: Mapping[str, Account],
     ranges: Mapping[str, Sequence[Range]] | None = None,
 ) -> Measurement:
-    """What the attempt `token` would publish of these definitions, against the publication that `scope` starts from.
+    """The measures of the windows that the attempt `token` would publish, compared with the publication of `scope`.
 
-    Reads each history table where the attempt wrote, and the touching updates. `accounts` say what became of the
-    touched rows, per definition that had any. `ranges` are the touched times per definition, by which files are
-    skipped; of a definition without them all windows are read.
+    Reads each definition's history table where the attempt may have changed it, and the touching updates. `accounts`
+    has, for each definition with touched rows, the number of rows by outcome. `ranges` are the touched times per
+    definition, by which files are skipped; without them, all windows of the definition are read.
     """
     parts: list[AnyPart] = []
     balanced: list[str] = []
@@ -74,7 +74,7 @@ def silver(
 
 
 def _own_windows(lake: Lake, scope: Scope, definition: Definition, token: int) -> Part:
-    """What is wrong with the rows of this attempt, each by itself."""
+    """The part that checks each window that the attempt wrote."""
     counter = _row_counter(definition)
     shows = (*definition.identity, "window_end", "known_from", "known_to", "revision", "era")
     columns = [*shows, "window_start", *counter[:1]]
@@ -91,7 +91,7 @@ def _own_windows(lake: Lake, scope: Scope, definition: Definition, token: int) -
 
 
 def _versions(lake: Lake, scope: Scope, definition: Definition, token: int, ranges: Sequence[Range] | None) -> Together:
-    """The windows that the attempt can have changed, told apart by key and start."""
+    """The part that checks the versions of the windows that the attempt can have changed, by key and start."""
     identity = tuple(definition.identity)
     shown = visible_rows(scope.publication, token)
     beside = _beside(scope, definition, ranges)
@@ -103,14 +103,16 @@ def _versions(lake: Lake, scope: Scope, definition: Definition, token: int, rang
 
 
 def _beside(scope: Scope, definition: Definition, ranges: Sequence[Range] | None) -> pc.Expression | None:
-    """Whether a window can be affected by a row of the touched ranges, or is kept no longer from this publication on;
-    None: any can, as the ranges are not given."""
+    """The condition on windows that a row of the touched ranges can affect them, or that they expire with this
+    publication.
+
+    None if the ranges are not given, since then any window can be affected."""
     if ranges is None:
         return None
     near = pc.scalar(False)
     end = pc.field("window_end")
     if ranges:
-        # twice the span: the published windows that a changed session was part of reach one further
+        # twice the span: a published window that a changed session was part of can reach one span further
         reach = 2 * definition.kind.span + 1
         lo, hi = min(lo for lo, _ in ranges) - reach, max(hi for _, hi in ranges) + reach
         near = (end >= instant(lo)) & (pc.field("window_start") <= instant(hi))
@@ -121,7 +123,7 @@ def _beside(scope: Scope, definition: Definition, ranges: Sequence[Range] | None
 
 
 def _row_counter(definition: Definition) -> tuple[str, ...]:
-    """Where the table has the number of a window's rows; empty if nowhere."""
+    """The path of the column (and its field) with the number of a window's rows; empty if the table has none."""
     if definition.is_adaptive:
         return ("stats", "delta_count")
     counts = (n for n, call in definition.window.aggregates.items() if call.function == "count" and not call.columns)
@@ -129,10 +131,10 @@ def _row_counter(definition: Definition) -> tuple[str, ...]:
 
 
 def _is_balanced(scope: Scope, definition: Definition) -> bool:
-    """Whether rows in windows can be balanced: each is in at most one window, and windows say how many they hold.
+    """True if rows in windows can be balanced: each row is in at most one window, and windows count their rows.
 
-    After a change of definition only windows that differ are written, and windows that are kept no longer take their
-    rows with them: there is no balance of what was gained.
+    There is no balance after a change of the definition, when only windows that differ are written. There is none
+    either if windows expire, since their rows go with them.
     """
     once = isinstance(definition.window, SessionWindow | TumblingWindow | CalendarWindow | AdaptiveWindow)
     kept = definition.window.keep_us is None
@@ -140,14 +142,15 @@ def _is_balanced(scope: Scope, definition: Definition) -> bool:
 
 
 def _rows_due(lake: Lake, scope: Scope, definitions: Sequence[Definition]) -> Part:
-    """How many touching updates, net, the definitions must account for: each of them for all."""
+    """The part that counts the touching updates, net, once for each definition: each must account for all of them."""
     shows = ("row_id", "entity", "event_time", "time", "seq_no", "diff")
     due = partial(diffs, measure="rows_due", times=len(definitions))
     return Part(scope.touching_rows(lake, ["diff"]), due, shows)
 
 
 def _late(lake: Lake, scope: Scope, definitions: Sequence[Definition], token: int) -> Part:
-    """What silver.late gained, net; after a change of definition, all that it would list."""
+    """The part that counts the rows that silver.late gained, net, except those below a horizon. After a change of
+    definition it counts all rows that silver.late would list."""
     which = visible_rows(scope.publication, token) if scope.everything else pc.field("token") == token
     below = pa.array([BELOW, KEPT_BELOW], pa.string())
     judged = pc.field("definition").isin(pa.array([d.name for d in definitions], pa.string()))

@@ -34,16 +34,16 @@ def trace(
     token: int,
     landings: Sequence[int],
 ) -> Measurement:
-    """What the attempt `token` added to the trace, and the frontiers it moved. `landings` are those that it took in.
+    """The measures of the attempt `token`: the updates that it added to the trace, and the frontiers that it moved.
 
-    Batches written before are immutable and were measured then; only rows of this attempt are read, and those of the
-    batches that it drained or merged.
+    `landings` are the landings whose rows it took in. Batches written before are immutable and were measured then. So
+    only the rows of this attempt are read, and those of the batches that it drained or merged.
     """
     known = before.arrangement.handles()
     added = [batch for batch in after.arrangement.trace if batch.handle not in known]
     unsealed = [batch for batch in after.arrangement.unsealed if batch.handle not in known]
     merged = [batch.handle for batch in added if batch.lower < before.arrangement.trace_upper]
-    # what one merge wrote and the next one read, in the same attempt
+    # batches that one merge of this attempt wrote, and a later merge of it replaced
     passing = [handle for handle, replaced_by in after.obsolete if replaced_by == token and handle not in known]
     own = (pc.field("token") == token) & ~pc.field("batch").isin(pa.array(passing, pa.string()))
     table = updates(source)
@@ -77,8 +77,9 @@ def _net_rows(ledger: pa.Table) -> Adds:
 
 
 def _batches(lake: Lake, source: Source, stated: Sequence[TraceBatch | UnsealedBatch]) -> Part:
-    """The batches as their files' footers have them, which tell what was stored: whether they are as the frontiers
-    say, in the number of their updates and the bounds of their times."""
+    """The part that compares batches with the frontiers: the number of updates, and the bounds of their times.
+
+    The stored numbers and bounds are read from the footers of the batches' files."""
     stands: dict[str, tuple[int, int, int]] = {}
     for file in lake.summaries(updates(source), "batch", [batch.handle for batch in stated], ("time",)):
         least, greatest = (micros(time) for time in file.bounds["time"])
@@ -116,8 +117,10 @@ def _breaks_an_invariant(state: ArrangementState) -> bool:
 
 
 def _intervals(trace: Sequence[TraceBatch], unsealed: Sequence[UnsealedBatch], seal_us: int) -> dict[str, Interval]:
-    """Where the updates of each batch may lie: in the batch's interval (forwarded to its since at most, once that has
-    passed it), or at or beyond the seal if unsealed."""
+    """Handle of a batch -> the least and the greatest time, in microseconds, that its updates may have.
+
+    Updates of a trace batch are in its interval, or up to its since where that is greater. Updates of an unsealed batch
+    are at or beyond the seal."""
     of_trace = {
         batch.handle: (batch.lower.time or 0, max((batch.upper.time or 0) - 1, batch.since.time or 0))
         for batch in trace
