@@ -39,7 +39,7 @@ condition."""
 def put_once(condition: Condition, metric: type, column: pd.Series[Any], **arguments: Any) -> pd.Series[Any]:
     """The answers of `condition(metric, column, **arguments)`, with the column's index, for a column without nulls.
 
-    The condition is evaluated once for each distinct value."""
+    For texts and objects it is evaluated once for each distinct value; other columns are compared as a whole."""
     if isinstance(column.dtype, pd.Int64Dtype):
         column = column.astype(np.int64)
     if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):

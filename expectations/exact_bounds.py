@@ -28,7 +28,7 @@ LARGEST_OF_FLOATS = 1 << 53
 
 
 class ExpectColumnValuesToBeExactlyBetween(ExpectColumnValuesToBeBetween):
-    """Expect decimals or whole numbers from `min_value` to `max_value`, each with all of its digits."""
+    """Expect decimals or whole numbers from `min_value` to `max_value`, both compared with all of their digits."""
 
     # in the base class these are floats, which this class is there to avoid
     min_value: pydantic.StrictInt | Decimal | None = None  # type: ignore[assignment]

@@ -94,7 +94,7 @@ def raised(result: ExpectationValidationResult) -> str | None:
 
 
 def suite(gate: str, invariants: Iterable[Invariant]) -> ExpectationSuite:
-    """The suite of a gate, one expectation per invariant, in their order."""
+    """The suite of a gate, with one expectation per invariant, in the same order."""
     from great_expectations import ExpectationSuite
 
     return ExpectationSuite(name=gate, expectations=[invariant.expectation() for invariant in invariants])

@@ -24,7 +24,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from spark_jobs.errors import ConfigurationError
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-"""The folder that holds `spark_jobs`: a checkout, or `site-packages` of an installation."""
+"""The folder that contains `spark_jobs`: a checkout, or `site-packages` of an installation."""
 
 ENVIRONMENT_PREFIX = "TIDEMARK_"
 PORTAL_PREFIX = "/tidemark"
@@ -302,7 +302,7 @@ class Settings(BaseSettings):
 
     @property
     def python(self) -> str:
-        """The interpreter of Spark's Python workers: this one, which can import `spark_jobs`."""
+        """The Python interpreter of Spark's workers: that of this process, which can import `spark_jobs`."""
         return sys.executable
 
     @property

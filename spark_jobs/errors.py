@@ -14,10 +14,10 @@ class TidemarkError(Exception):
     """A refusal or failure with a stable `code` and named facts.
 
     Args:
-        expected: what would have been accepted.
-        found: what was there instead.
-        consequence: what was (not) done because of it; by default nothing was changed.
-        next_step: what the reader can do now.
+        expected: the condition or value that would have been accepted.
+        found: the condition or value found instead.
+        consequence: the work that was or was not done because of it; by default nothing was changed.
+        next_step: the action that the reader can take now.
         facts: values that programs may read; each becomes an attribute of the error.
     """
 
@@ -42,7 +42,7 @@ class TidemarkError(Exception):
         return "; ".join(parts)
 
     def as_json(self) -> dict[str, Any]:
-        """`{"code": …, fact: value, …}`, the form in which case files expect a refusal."""
+        """The error as `{"code": …, fact: value, …}`, the form in which case files expect a refusal."""
         return {"code": self.code, **self.facts}
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS_ALONE = 1 << 18
-"""The most rows that are handled without dealing them to further threads."""
+"""The number of rows up to which one thread handles them by itself."""
 ROWS_HERE, BYTES_HERE = 1 << 22, 1 << 28
 """The most rows, and the most bytes of them in Parquet, that this process handles itself. More would need memory in
 proportion."""

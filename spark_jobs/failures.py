@@ -25,7 +25,7 @@ _SENTENCE = 300
 
 
 class DiskFull(TidemarkError):
-    """There was no room for what had to be written. Facts: `log`."""
+    """A disk had no room for data that had to be written. Facts: `log`."""
 
     code = "disk_full"
 
@@ -37,7 +37,7 @@ class DiskFailed(TidemarkError):
 
 
 class MemoryExhausted(TidemarkError):
-    """The JVM or a process had not enough memory. Facts: `log`."""
+    """The JVM or another process did not have enough memory. Facts: `log`."""
 
     code = "memory_exhausted"
 

@@ -62,7 +62,7 @@ class Frontier:
         return cls(times[0] if times else None)
 
     def to_json(self) -> list[int]:
-        """`[t]` or `[]`."""
+        """The frontier as a list: `[t]` or `[]`."""
         return [] if self.time is None else [self.time]
 
     def admits(self, time: int) -> bool:

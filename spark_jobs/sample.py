@@ -62,7 +62,7 @@ def prepare_sample(
     """Write the drops of the days `first` to `last` (both included; None: unbounded) of `sources` under `landing_root`.
 
     Rows keep the order of the original within a drop. A file appears under its name only when it is complete, and a
-    file that already has these bytes is left alone. Raises SampleMissingError.
+    file that already has these bytes is not written again. Raises SampleMissingError.
     """
     written = []
     for source in sources:

@@ -169,7 +169,7 @@ def lost_catalog(settings: Settings) -> Path | None:
 
 
 def archive_of(settings: Settings, jars: list[Path]) -> Path | None:
-    """The path of the archive of classes for a class path that begins with these jars.
+    """The path of the archive of classes for a class path that begins with these jars; None if it has no place.
 
     The archive is beside the jars or else in the home; see `server.class_archive`.
 
@@ -366,7 +366,7 @@ def _connect(settings: Settings, app_name: str) -> SparkSession:
 
     # pyspark logs every refused statement with the server's whole stack; the caller gets the error anyway
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    # as pyspark itself does for an address: its functions are those of Spark Connect from here on
+    # pyspark itself does so for an address: from here on its functions are those of Spark Connect
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     session = cast("SparkSession", ConnectSession.builder.channelBuilder(builder).create())
     _retry_briefly(session)

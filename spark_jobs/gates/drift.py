@@ -25,7 +25,7 @@ _SUMS = ("files", "bytes", "rows", "rejects", "duplicates", "late_rows")
 
 @dataclass(frozen=True, slots=True)
 class _Drift:
-    """An expectation about a measure of drops: the column `lower` is at most the column `upper`."""
+    """An expectation about a measure of drops: `lower` must not exceed `upper`. `least`, `greatest` name the bounds."""
 
     name: str
     measure: str

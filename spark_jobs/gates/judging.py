@@ -29,8 +29,8 @@ _UNITS = {LATE_BY: f"{LATE_BY} (µs)"}
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The subject of the checks, for the verdicts: the gate, the table's name for people (`relation`), the columns that
-    samples of rows show, and the owner, who acts if a check fails."""
+    """The subject of the checks, as verdicts need it: the gate, and the table's name for people (`relation`). Samples
+    have the columns `shows`. The owner acts if a check fails."""
 
     gate: str
     relation: str

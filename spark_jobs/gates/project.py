@@ -4,7 +4,7 @@ It keeps suites, validation results and Data Docs. Gates of several sources may 
 Great Expectations writes its files without locks. So code that uses the project locks it first (`held_project`).
 
 A gate is judged in memory, in a context of the process's own. A context of files would read its settings and write its
-definitions again for each step of a validation, which took three quarters of a small run.
+definitions again for each step of a validation. That took three quarters of a small run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Airflow's REST API, as this installation's administrator. A command of Airflow's own takes 10 s, a call here 0.1."""
+"""A client of Airflow's REST API, as this installation's administrator. A call takes 0.1 s; a command of Airflow's own
+would take 10 s."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ class AirflowApi:
             cursor = page["next_cursor"]
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the client's connections."""
         self._client.close()
 
     def __enter__(self) -> Self:

@@ -78,7 +78,7 @@ def writing(archive: Path | None, home: Path, java: Path, options: str) -> str:
     with suppress(OSError):
         archive.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft.unlink(missing_ok=True)
-        # a Java without an archive of its own classes, or told to share none, refuses to start
+        # a Java that has no archive of its own classes, or whose options forbid archives, refuses to start
         command = (str(java), *shlex.split(options), f"-XX:ArchiveClassesAtExit={draft}", "-version")
         answer = subprocess.run(command, capture_output=True, check=False, timeout=60)
         draft.unlink(missing_ok=True)

@@ -30,7 +30,7 @@ from spark_jobs.server.status import Status, running_supervisor, status
 from spark_jobs.session import lake_jars, prepare_home
 
 DOWN_TIMEOUT_S = 270.0
-"""The sum of the parts' graces, with a margin. The lake server's includes the time to write its archive of classes."""
+"""The sum of the parts' graces in seconds, with a margin. The lake server's includes writing the archive of classes."""
 
 LEFTOVERS_GRACE_S = 10.0
 """The seconds that leftovers get to end. A part gets more, but the kernel signalled these when their supervisor died.

@@ -1,4 +1,4 @@
-"""Refusals of the lake server and of the programs around it."""
+"""The errors of the lake server and of the programs around it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ForeignListener(TidemarkError):
 
 
 class CommandServerGone(TidemarkError):
-    """The command server ended while it ran a command, and the command with it."""
+    """The command server ended while it ran a command, and so the command ended, too."""
 
     code = "command_server_gone"
 

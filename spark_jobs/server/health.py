@@ -1,4 +1,5 @@
-"""Ask each part a real question: a SQL query over Thrift, a call over Spark Connect, Airflow's own health report."""
+"""The health of each service, by a real question: a SQL query over Thrift, a call over Spark Connect, Airflow's own
+health report."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from spark_jobs.server.java import find_java
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One pinned jar: its SHA-256 in hexadecimal, and its Maven coordinates."""
+    """A pinned jar: its SHA-256 in hexadecimal, and its Maven coordinates."""
 
     sha256: str
     organisation: str

@@ -15,7 +15,7 @@ OLDEST_JAVA = 17
 """The oldest Java that Spark 4 runs on."""
 
 NEEDED_MODULE = "jdk.incubator.vector"
-"""Spark adds this module to its JVM and does not start without it; trimmed Java distributions leave it out."""
+"""The Java module that Spark needs to start its JVM. Trimmed Java distributions leave it out."""
 
 INSTALL_HINT = "install a full JDK or JRE 17 or newer (Debian, Ubuntu: `apt-get install openjdk-17-jre-headless`)"
 

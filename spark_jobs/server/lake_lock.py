@@ -4,8 +4,8 @@ Each version of a table is made once, whichever process commits (decision 0017).
 home, and so is the catalog. Two installations on one lake would run a source at the same time, and each fence the other
 off. Hence the launcher of a JVM that may write takes this lock first:
 
-- `tidemark up` takes it and hands the open file to the JVM, so that it is held until the JVM itself has ended, also
-  where the launcher was killed;
+- `tidemark up` takes it and passes the open file to the JVM. So it is held until the JVM itself has ended, even if the
+  launcher is killed;
 - a job in a JVM of its own (`spark-submit`, classic mode) takes it in the Python process that drives that JVM.
 
 The lock is the kernel's (`flock`): no crash leaves a stale one. The file's content only describes the holder. For a

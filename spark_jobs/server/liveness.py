@@ -78,7 +78,7 @@ class Liveness:
     def answer(self, statement: str, now: float, error: str | None = None) -> str | None:
         """Record an answer, or the `error` that came instead. Returns the reason if the server is dead, else None."""
         if error is None:
-            # a statement with a task proves as much as one without
+            # an answer to a statement with a task also proves what one without a task would
             for answered in {WITHOUT_TASK, statement}:
                 self._answered[answered] = now
                 self._failing_since.pop(answered, None)

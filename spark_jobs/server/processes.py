@@ -76,7 +76,7 @@ def spawn(part: Part, home: Path) -> subprocess.Popen[bytes]:
     Call it from the main thread only: the kernel signals the part when the *thread* that started the part ends.
     """
     part.working_dir.mkdir(parents=True, exist_ok=True)
-    part.working_dir.chmod(0o700)  # it holds secrets
+    part.working_dir.chmod(0o700)  # the folder contains secrets
     part.log_file.parent.mkdir(parents=True, exist_ok=True)
     _set_aside_if_big(part.log_file)
     with part.log_file.open("ab") as log:

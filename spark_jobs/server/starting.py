@@ -63,7 +63,8 @@ class Starting:
         """Return when all services answer and the first work is done, or is left to go on.
 
         Raises:
-            StartFailed: a part has failed, or no part has worked for `startup_timeout_s` seconds.
+            StartFailed: a part or the launched supervisor has failed, or no awaited part has worked for
+                `startup_timeout_s` seconds.
             SupervisorGone: the supervisor that ran before this `up` has ended.
         """
         while True:

@@ -1,4 +1,4 @@
-"""Measures of the gate after `land`: the landings of one run against the ledger, and the shape of their chunks."""
+"""The measures of the gate after `land`: a run's landings compared with the ledger, and the shape of their chunks."""
 
 from __future__ import annotations
 

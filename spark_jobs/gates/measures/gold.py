@@ -1,4 +1,4 @@
-"""Measures of the gate after `compact`: states as they would be published, where this run changes them."""
+"""The measures of the gate after `compact`: the states that this run changes, as they would be published."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def gold(lake: Lake, scope: Scope, *, token: int) -> Measurement:
 
     Some rows are left out of the sum. A delta that a chain refuses is in no state; so where this run changes a segment
     with refused deltas, exactly their rows are left out. An entity is left out altogether if retention removes deltas
-    of it at the same time, or if one of its sums is or was null, since it does not fit 64 bits.
+    of it at the same time. So is an entity with a sum that is or was null, since it does not fit 64 bits.
     """
     state = scope.source.state
     parts = [] if state is None else _Gold(lake, scope, state, token).parts()

@@ -1,4 +1,4 @@
-"""Measures of the gate after `window`: windows as they would be published, where this run changes them."""
+"""The measures of the gate after `window`: the windows that this run changes, as they would be published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures of the trace gate: the updates that an attempt wrote, against the arrangement before and after."""
+"""The measures of the trace gate: the updates that an attempt wrote, compared with the arrangement before and after."""
 
 from __future__ import annotations
 

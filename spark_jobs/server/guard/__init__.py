@@ -1,7 +1,8 @@
 """Tidemark's own code in Spark's JVM, as Scala sources beside this file.
 
-They are the guard of SQL, the stores of Delta's log on local file systems and on S3, scans of small tables that need no
-query of their own, and views that are replaced in one change. The compiler among Spark's jars compiles them into a jar.
+They contain the guard of SQL, and the stores of Delta's log on local file systems and on S3. Further parts scan small
+tables without a query of their own, and replace views in one change. The compiler among Spark's jars compiles all into
+a jar.
 
 `make setup` compiles them (about 25 s, no JDK), or `tidemark up` if that was left out. The jar's name contains a hash
 of the sources and of Spark's version, so an old jar is never used with other ones.
