@@ -129,8 +129,8 @@ def _authentication(settings: Settings) -> dict[str, str]:
     """Settings by which Spark's processes authenticate each other with a secret, and encrypt their messages. Without
     them, anybody on this machine could make the driver stop its executors.
 
-    Spark generates the secret at each start and writes it to no file. Only the processes of a standalone master need a
-    secret that was given to them before.
+    Spark generates the secret at each start and writes it to no file. For a standalone master the settings name the
+    secret instead, since the master's processes were given theirs before.
 
     Raises:
         ConfigurationError: the master is a standalone one, and the settings have no secret for it.

@@ -148,7 +148,7 @@ class Ground:
 
 @dataclass(frozen=True)
 class Measurement:
-    """The measured values by name, the seconds that measuring took, and the parts, to look for rows that violate."""
+    """The measured values by name, the seconds that measuring took, and the parts, to find examples of violations."""
 
     parts: Sequence[AnyPart]
     values: dict[str, int]
