@@ -165,7 +165,9 @@ def together(rows: DataFrame, *within: str) -> DataFrame:
 
 
 def needed_for(event_time: int | None, known_at: int | None) -> Column:
-    """Whether a segment is needed for a state at (event_time, known_at): bounds on columns with statistics."""
+    """The condition that a segment is needed for a state at (event_time, known_at); None stands for the latest.
+
+    It only bounds columns that have statistics, so that files can be skipped."""
     after = F.col("end_time").isNull()
     if event_time is not None:
         after = after | (F.col("end_time") > F.lit(event_time))
@@ -208,7 +210,7 @@ def compact_deltas(
 
 @dataclass(frozen=True)
 class _Compactor:
-    """What runs in the Python workers: deltas of whole entities to packed segments."""
+    """The task of the Python workers that turns deltas of whole entities into packed segments."""
 
     meaning: Meaning
     policy: CompactionPolicy
@@ -229,7 +231,7 @@ class _Compactor:
                 unpacked(ahead, entities, self.meaning), changes_of(part, entities, self.meaning), self.policy,
                 as_of=self.as_of, frontiers=self.frontiers, transforms=REGISTERED,
             )  # fmt: skip
-            # what later deltas of the entity may fall into is worked on with them
+            # segments that later deltas of the entity may fall into are restated together with those deltas
             reached = np.full(len(step.segments), False) if until is None else step.segments.end_time >= until
             done, ahead = (self._packed(step, entities, which) for which in (~reached, reached))
             yield from done.to_batches()
@@ -246,7 +248,7 @@ def unpacked(table: pa.Table, entities: pa.Array, meaning: Meaning) -> Segments:
 
 @dataclass(frozen=True)
 class _StatesAt:
-    """What runs in the Python workers: the segments needed to one state per entity."""
+    """The task of the Python workers that turns the needed segments into one state per entity."""
 
     meaning: Meaning
     event_time: int
@@ -265,8 +267,9 @@ class _StatesAt:
 
 @dataclass(frozen=True)
 class _JoinAsOf:
-    """What runs in the Python workers: questions of whole entities, and their segments, to the questions with their
-    states. The segments come with the questions, or are read from `files`."""
+    """The task of the Python workers that joins questions about whole entities with states of the entities.
+
+    The segments come with the questions, or are read from `files`."""
 
     meaning: Meaning
     frontiers: Frontiers

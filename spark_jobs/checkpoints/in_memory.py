@@ -24,7 +24,7 @@ from spark_jobs.kernels.deltas.versions import ChainVersion, deltas_back, versio
 from spark_jobs.model import Frontier
 
 UNCUT = CompactionPolicy(delta_threshold=NEVER, max_chain_length=NEVER)
-"""What is due never."""
+"""A policy under which no chain is ever due."""
 
 
 class UnknownEntityError(TidemarkError):
@@ -35,8 +35,10 @@ class UnknownEntityError(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What compaction did: the `checkpoints` that stand now, deltas newly folded into the newest checkpoints, deltas
-    that both frontiers let it drop, and the bytes of the columns before and after."""
+    """The result of a compaction.
+
+    It has the number of checkpoints after it, of deltas newly folded into the newest checkpoints, and of deltas
+    dropped because they are behind both frontiers; also the bytes of the columns before and after."""
 
     checkpoints: int
     deltas_merged: int
@@ -187,9 +189,10 @@ def _folded(segments: Segments) -> int:
 
 
 def needs_compaction(chains: Chains, policy: CompactionPolicy | None = None, *, as_of: int) -> dict[str, Need]:
-    """What each entity's chain needs: FORCED from `max_chain_length` deltas after its newest checkpoint on, SCHEDULED
-    from `delta_threshold` on, or once the first of them lies more than `age_threshold` ticks before `as_of`, an event
-    time (never the wall clock)."""
+    """The need of each entity's chain for compaction, by the deltas after its newest checkpoint.
+
+    FORCED from `max_chain_length` deltas on. SCHEDULED from `delta_threshold` deltas on, or if the first of them is
+    more than `age_threshold` ticks before `as_of`, an event time (never the wall clock)."""
     segments = chains.segments
     last = np.flatnonzero(segments.last_of_entity)
     times = np.append(segments.deltas.event_time, as_of)[segments.bounds[last]]

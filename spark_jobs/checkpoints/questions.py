@@ -79,7 +79,7 @@ def refuse_taken(df: DataFrame, names: Sequence[str]) -> None:
 
 
 def answer(place: int) -> str:
-    """What the value in this place is called on its way."""
+    """The name of the column with the answer's value at this place, while it is on its way."""
     return f"answer_{place}"
 
 

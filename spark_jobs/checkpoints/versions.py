@@ -49,14 +49,14 @@ def versions_at(chains: ChainFrame, known_at: int, horizon: int = ALWAYS) -> Dat
 
 @dataclass(frozen=True)
 class VersionsAt:
-    """What runs in the Python workers: the segments of whole entities to their versions."""
+    """The task of the Python workers that turns the segments of whole entities into versions."""
 
     meaning: Meaning
     known_at: int
     horizon: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Versions, group by group."""
+        """The versions of the entities, one group of entities after the other."""
         for group in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
             yield from self._versions(group).to_batches()
 
@@ -65,7 +65,7 @@ class VersionsAt:
         segments = unpacked(group, entities, self.meaning)
         visible = (segments.known_from <= self.known_at) & (self.known_at < segments.known_to)
         times = np.maximum(segments.deltas.event_time[visible], self.horizon)
-        # what both frontiers have passed is in a checkpoint alone: ask for the state at the horizon, too
+        # deltas behind both frontiers are only in a checkpoint: ask for the state at the horizon, too
         codes = np.concatenate((segments.entity[segments.deltas.entity[visible]], np.arange(len(entities))))
         questions = np.stack((codes, np.append(times, np.full(len(entities), self.horizon))))
         entity, valid_from = np.unique(questions, axis=1)

@@ -226,7 +226,7 @@ class DeltaChunkStore:
 
 
 def _these(chunks: Iterable[tuple[int, str]]) -> Column:
-    """Whether a row is one of these chunks, by least row id, which leaves out files, and name."""
+    """The condition that a row is one of these chunks: by least row id, which lets files be skipped, and by name."""
     listed = list(chunks)
     firsts, names = sorted({first for first, _ in listed}), sorted({name for _, name in listed})
     return F.col("first_row_id").isin(firsts) & F.col("chunk_id").isin(names)

@@ -1,4 +1,4 @@
-"""What runs in the Python workers, an entity at a time: the kernel's store over the entity's chunks of a table."""
+"""The tasks of the Python workers, one entity at a time: the kernel's store over the entity's chunks of a table."""
 
 from __future__ import annotations
 

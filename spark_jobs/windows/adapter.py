@@ -123,7 +123,7 @@ class WindowCall:
         return self._apply(kind, task, fields)
 
     def inputs(self) -> Inputs:
-        """Which columns of a worker's table are what."""
+        """The roles of the columns of a worker's table."""
         least = None if self.grace is None else MIN_END
         return Inputs(self.key, self.time, self.aggregates, min_end=least, arrival=self.arrival)
 
@@ -145,7 +145,7 @@ class WindowCall:
         return key_hash(map(quoted, self.key))
 
     def _spread(self, kind: Kind) -> Spread | None:
-        """How rows are spread over tasks; None: as Spark has it."""
+        """The tasks over which the rows are spread; None: Spark spreads them by its own rules."""
         if self.running.rows_a_slice is None:
             return None
         able = self.frame.df.where(" AND ".join(f"{quoted(name)} IS NOT NULL" for name in [*self.key, self.time]))
@@ -186,7 +186,7 @@ class WindowCall:
         return observed.where(f"{metric_column(METRICS[0])} IS NULL").select(*map(quoted, outputs))
 
     def _arrivals(self, null_values: NullValues) -> Arrivals:
-        """What orders the rows of a stream; rows that can't count don't move its time."""
+        """The order of the rows of a stream. Rows that can't count don't advance the time of the stream."""
         also_required = columns_read(self.aggregates.values()) if null_values == "skip_row" else self.also_read
         required = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in [*self.key, *also_required])
         counted = f"CASE WHEN {required} THEN {quoted(self.time)} END"

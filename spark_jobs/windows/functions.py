@@ -192,19 +192,20 @@ def _shared(
 
 
 def skipped_rows(df: DataFrame, kind: str, **parameters: Any) -> DataFrame:
-    """What the windows of the same parameters leave out, so that nothing is lost silently.
+    """The rows that the windows of the same parameters leave out, so that no row is lost silently.
 
     Args:
         kind: sliding, session, hopping, tumbling or adaptive.
-        parameters: those of that kind's function.
+        parameters: the parameters of the function of that kind.
 
     Returns:
-        The key, time, arrival and value columns of each row left out, `window_start`, `window_end` and `reason`. One
-        row for each row that can't count: `null_key`, `null_time`, `null_value`, `negative_time` (no bounds). With a
-        grace, one for each pair of a late row and a window that had closed (`late`): a window that holds the row's time
-        when no row is late. A row late for its session, or for its cell of adaptive windows, has no bounds. A row that
-        is in no window, being late, is there once more, without bounds: `late_row`. Of adaptive windows, a row whose id
-        a row of its cell has that counts in its place: `repeated_id` (no bounds).
+        The key, time, arrival and value columns of each row left out, with `window_start`, `window_end` and `reason`.
+        For each row that can't count there is one row without bounds: `null_key`, `null_time`, `null_value`,
+        `negative_time`. With a grace, there is one row for each pair of a late row and a window that had closed before
+        it (`late`); the window is one that would contain the row if no row were late. A row that is late for its
+        session, or for its cell of adaptive windows, has no bounds. A late row that is in no window is listed once
+        more, without bounds: `late_row`. For adaptive windows, a row whose id another row of its cell has, which
+        counts in its place, is a `repeated_id` (no bounds).
 
     Raises:
         ParameterError: as the kind's function, or for an unknown kind.
@@ -219,12 +220,12 @@ def skipped_rows(df: DataFrame, kind: str, **parameters: Any) -> DataFrame:
 
 
 def skipped_counts(df: DataFrame, kind: str, **parameters: Any) -> dict[str, int]:
-    """How much the windows of the same parameters leave out, by reason; see `skipped_rows`, whose parameters it takes.
+    """The numbers of rows that the windows of the same parameters leave out, by reason; parameters as `skipped_rows`.
 
     Returns:
-        Rows that can't count (`null_key`, `null_time`, `null_value`, `negative_time`), pairs of a late row and a window
-        that had closed (`late`), rows that are in no window, being late (`late_row`), and rows in no adaptive window,
-        as another has their id (`repeated_id`); 0 for what there is none of.
+        The number of rows that can't count (`null_key`, `null_time`, `null_value`, `negative_time`), of pairs of a
+        late row and a window that had closed (`late`), of late rows that are in no window (`late_row`), and of rows in
+        no adaptive window because another row has their id (`repeated_id`). Every reason is listed, also with 0.
     """
     found = skipped_rows(df, kind, **parameters).groupBy("reason").count().collect()
     return dict.fromkeys(REASONS, 0) | {row["reason"]: row["count"] for row in found}

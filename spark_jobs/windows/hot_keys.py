@@ -1,7 +1,7 @@
-"""How the rows of a call are spread over tasks, by a sample: how many tasks, which keys have too many rows for one of
-them, and the SQL that cuts those by time; see `kernels.slices`.
+"""The spread of the rows of a call over tasks, from a sample of the rows; see `kernels.windows.slices`.
 
-What a sample says decides how work is spread, never what a window holds.
+The sample gives the number of tasks, the keys that have too many rows for one task, and the SQL that cuts the rows of
+those keys by time. It decides how the work is spread, never the content of a window.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from spark_jobs.kernels.windows.slices import SLICE_COLUMN, SLICES, Halo, HotKey
 from .expressions import column, whole
 
 _SHARE = 0.01
-"""Of all rows, in the sample."""
+"""The share of all rows that a sample takes."""
 _FEWEST_SAMPLED = 1000
-"""Rows of a hot key that a sample holds at least, for a fair guess of its times."""
+"""The least number of rows of a hot key in a sample, for a fair estimate of its times."""
 _MOST_KEYS = 32
 """With more hot keys than this, keys alone spread the work."""
 _BROKEN_SHARE = 8
@@ -31,19 +31,20 @@ _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True)
 class Spread:
-    """Tasks for the rows of a call: each slice of a hot key has one of its own, all other keys share the first
-    `shared` by their hash."""
+    """The tasks for the rows of a call.
+
+    Each slice of a hot key has a task of its own. All other keys share the first `shared` tasks, by their hash."""
 
     hot: tuple[HotKey, ...]
     shared: int
 
     @property
     def tasks(self) -> int:
-        """How many there are."""
+        """The number of tasks."""
         return self.shared + sum(key.slices for key in self.hot)
 
     def task_sql(self, hashed: str) -> str:
-        """SQL: the task of a row, given its key's hash as SQL and, where keys are hot, its slice as SLICE_COLUMN."""
+        """SQL for the task of a row. `hashed` is SQL for the hash of its key; if keys are hot, SLICE_COLUMN is read."""
         shared = f"CAST(pmod({hashed}, {self.shared}L) AS INT)"
         if not self.hot:
             return shared
@@ -54,7 +55,7 @@ class Spread:
         return f"CASE {SLICE_COLUMN} div {SLICES} {' '.join(cases)} ELSE {shared} END"
 
     def in_slices(self, rows: DataFrame, halo: Halo | None, hashed: str, *times: str) -> DataFrame:
-        """The rows with SLICE_COLUMN, once for each slice; see `slices_sql`. As they are, where no key is hot."""
+        """The rows with SLICE_COLUMN, once per slice (see `slices_sql`); unchanged if no key is hot."""
         if not self.hot:
             return rows
         return rows.selectExpr("*", f"{slices_sql(self.hot, halo, hashed, *times)} AS {SLICE_COLUMN}")

@@ -44,7 +44,7 @@ LEAST_MEMORY_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Running:
-    """How windows are made, which changes none of them."""
+    """The settings of running a call; they change no window."""
 
     rows_a_slice: int | None = DEFAULT_ROWS_A_SLICE
     memory_max_bytes: int = DEFAULT_MEMORY_BYTES
@@ -52,7 +52,7 @@ class Running:
 
     @classmethod
     def checked(cls, rows_a_slice: Any, memory_max_bytes: Any, metrics: Any) -> Running:
-        """Raises ParameterError for the first that is wrong."""
+        """The settings, once checked. Raises ParameterError for the first wrong one."""
         if rows_a_slice is not None and (not _is_whole(rows_a_slice) or rows_a_slice < 1):
             raise refuse("rows_a_slice", expected="an integer of 1 or more, or None", found=rows_a_slice)
         if not _is_whole(memory_max_bytes) or memory_max_bytes < LEAST_MEMORY_BYTES:
@@ -175,7 +175,7 @@ def _holds_unordered_elements(kind: DataType) -> bool:
 
 
 def is_integer(time: DataType) -> bool:
-    """Whether a time column counts ticks of the user's own."""
+    """True if a time column has integers, which count ticks of the user's own."""
     return isinstance(time, _INTEGERS)
 
 

@@ -31,10 +31,10 @@ class OneTaskWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What orders the rows of a stream.
+    """The order in which the rows of a stream arrive.
 
-    `counted`: SQL of a row's time; null where the row moves no stream time. `rows_a_slice`: about how many rows a task
-    is given; None: no sample is taken.
+    `counted` is SQL for the time of a row; null if the row does not advance the stream time. `rows_a_slice` is the
+    approximate number of rows of a task; None: no sample is taken.
     """
 
     column: str
@@ -44,7 +44,7 @@ class Arrivals:
     rows_a_slice: int | None
 
     def stream_times(self, rows: DataFrame, name: str) -> DataFrame:
-        """The rows with their stream times in the column `name`, null where no time had come."""
+        """The rows with their stream times in the column `name`; null if no time has come up to the row."""
         if self.stream:
             return rows.selectExpr("*", f"{self._running(self.stream)} AS {name}")
         bounds = self._bounds(rows)
@@ -55,7 +55,7 @@ class Arrivals:
         return joined.selectExpr("*", f"greatest({_BEFORE}, {self._running([_RANGE])}) AS {name}")
 
     def _running(self, partition: Sequence[str]) -> str:
-        """SQL: the greatest time of a partition up to a row."""
+        """SQL for the greatest time in a partition up to a row."""
         together = f"PARTITION BY {', '.join(map(quoted, partition))}" if partition else ""
         return (
             f"max({self.counted}) OVER ({together} ORDER BY {quoted(self.column)} NULLS FIRST"

@@ -1,5 +1,6 @@
-"""What a Python worker does with the rows of one partition: sort them within a budget of memory, make windows as the
-sorted rows stream by, hand them back.
+"""The tasks of a Python worker on the rows of one partition.
+
+A task sorts the rows within a budget of memory and makes windows as the sorted rows stream by.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from .spill import RunFiles
 STREAM_TIME = "__stream_time"
 MIN_END = "__min_end"
 METRICS = ("rows", "flushed_runs", "flushed_bytes", "peak_bytes")
-"""What a worker tells about itself, of `MemoryUse`."""
+"""The fields of `MemoryUse` that a worker reports."""
 Given = tuple[pa.Table, pa.Table | None]
-"""Rows, and published windows if there are any."""
+"""The rows, and the published windows if there are any."""
 Task = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
 _LEAST = -(2**63)
 _ROWS_A_BATCH = 1 << 17
@@ -33,14 +34,15 @@ _ROWS_A_BATCH = 1 << 17
 
 
 def metric_column(name: str) -> str:
-    """The column in which a metric travels."""
+    """The name of the column in which a worker returns a metric."""
     return f"__{name}"
 
 
 @dataclass(frozen=True)
 class Correcting:
-    """That windows are published, with the columns of `schema`, and what is asked for is what corrects them; see
-    `restatement`. A first time is the case in which none are."""
+    """A correction of published windows, which have the columns of `schema`; see `restatement`.
+
+    A first publication is the case without any published windows."""
 
     schema: pa.Schema
     known_from: int
@@ -50,7 +52,7 @@ class Correcting:
 
 @dataclass(frozen=True)
 class WindowsTask:
-    """Windows of rows in any order, or what corrects published ones.
+    """Windows of rows in any order, or the corrections of published ones.
 
     Args:
         time: the column by which rows are sorted.
@@ -146,9 +148,9 @@ def _with_metrics(windows: pa.Table, use: MemoryUse | None) -> pa.Table:
 
 @dataclass(frozen=True)
 class SkippedTask:
-    """What does not count of rows in any order: told of at once, but for what takes other rows to tell.
+    """The rows that do not count, from rows in any order: listed at once, unless other rows are needed to decide.
 
-    `most_columns`: of a window, for counting memory.
+    `most_columns` is the greatest number of columns of a window, by which memory is counted.
     """
 
     skips: Skips

@@ -1,7 +1,7 @@
-"""The arrangement as a pure state machine, with its checks and its compaction rule. No data moves here.
+"""The arrangement as a pure state machine, with its checks and its compaction rule. No data move here.
 
-`spark_jobs.trace.Arrangement` drives it over a data plane; `state` is the machine, `checks` its invariants,
-`compaction` the choice and naming of merges, `future` the buckets of what is not due, `errors` its refusals.
+`spark_jobs.trace.Arrangement` drives it over a data plane. `state` is the machine, `checks` has its invariants,
+`compaction` chooses and describes merges, `future` has the buckets of updates not yet due, `errors` the refusals.
 """
 
 from spark_jobs.kernels.arrangement.batches import (

@@ -1,4 +1,4 @@
-"""The metadata of an arrangement's batches. A batch's data never changes; its handle names it in the data plane.
+"""The metadata of an arrangement's batches. The data of a batch never change; the handle names it in the data plane.
 
 ```
             trace: contiguous, by time                      unsealed: by arrival
@@ -22,10 +22,10 @@ SeqnoRange = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """What the data plane knows of a batch it holds: its handle, number of updates, size and tight time bounds.
+    """A batch as the data plane stores it: its handle, its number of updates, its size and its tight time bounds.
 
-    `size` is in the plane's own unit (stored bytes in production); only comparisons of sizes of one plane mean
-    anything. `least` and `greatest` are 0 for a batch without updates.
+    `size` is in the unit of the data plane (stored bytes in production), so only sizes from the same plane can be
+    compared. `least` and `greatest` are 0 for a batch without updates.
     """
 
     handle: str
@@ -37,7 +37,7 @@ class StoredBatch:
 
 @dataclass(frozen=True, slots=True)
 class UnsealedBatch:
-    """One append: its range of sequence numbers and the least and greatest time of its updates, both inclusive."""
+    """One append: its range of sequence numbers, and the least and the greatest time of its updates, both inclusive."""
 
     handle: str
     seqno: SeqnoRange
@@ -52,19 +52,19 @@ class UnsealedBatch:
         return cls(stored.handle, seqno, stored.least, stored.greatest, stored.n_updates, stored.size)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal batch."""
+        """The batch as plain JSON values, from which `from_json` makes an equal batch."""
         return asdict(self) | {"seqno": list(self.seqno)}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> UnsealedBatch:
-        """Read what `to_json` gave."""
+        """Read a batch from the values that `to_json` returned."""
         lo, hi = fields["seqno"]
         return cls(**{**fields, "seqno": (lo, hi)})
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a trace batch covers: the interval `[lower, upper)`, with times told apart only at or beyond `since`."""
+    """The interval `[lower, upper)` that a trace batch covers; only times at or beyond `since` are told apart."""
 
     lower: Frontier
     upper: Frontier
@@ -107,7 +107,7 @@ class TraceBatch:
         return cls(stored.handle, description, level, stored.n_updates, stored.size, stored.least, stored.greatest)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal batch."""
+        """The batch as plain JSON values, from which `from_json` makes an equal batch."""
         return {
             "handle": self.handle,
             "lower": self.lower.to_json(),
@@ -122,7 +122,7 @@ class TraceBatch:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> TraceBatch:
-        """Read what `to_json` gave; states of before batches had time bounds are read with bounds of 0."""
+        """Read a batch from the values that `to_json` returned; time bounds that an old state lacks are read as 0."""
         lower, upper, since = (Frontier.from_json(fields[name]) for name in ("lower", "upper", "since"))
         given = {name: fields.get(name, 0) for name in ("level", "n_updates", "size", "least", "greatest")}
         return cls(fields["handle"], Description(lower, upper, since), **given)
@@ -130,9 +130,10 @@ class TraceBatch:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A held read: since may not pass `at` while the lease of this name lives, that is before `expires_at`.
+    """A reader's hold on a time: since may not pass `at` until the lease expires, at `expires_at`.
 
-    `expires_at` is on the caller's clock, whose `now` is passed in where leases matter; the state machine has none.
+    `expires_at` is a time of the caller's clock. The state machine has no clock: functions that look at leases take
+    `now` as a parameter.
     """
 
     name: str

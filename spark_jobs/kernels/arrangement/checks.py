@@ -1,7 +1,7 @@
-"""The invariants as checks over metadata and over one batch's data; each raises at the first offender.
+"""The invariants of an arrangement as checks over its metadata and over the data of a batch.
 
-`check_meta` is O(batches), and the trace gate's. `check_trace_batch` reads all updates of a batch: for
-`Arrangement.check` and `tidemark trace`.
+Each check raises at the first offender. `check_meta` is O(batches); the trace gate uses it. `check_trace_batch` reads
+all updates of a batch; `Arrangement.check` and `tidemark trace` use it.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def check_trace_batch(description: Description, updates: pa.Table, *, by: str | 
     update before it), ZeroDiff. A batch without updates is valid.
 
     Args:
-        by: where a batch, or a file of one, is only promised to be in the order of this column. Then neither the order
-            of its equals nor consolidation is checked.
+        by: given for a batch, or a file of a batch, that is sorted by this column only. Then neither the order of
+            equal values nor consolidation is checked.
     """
     check_interval(description)
     names = data_columns(updates.schema) if by is None else [by]
@@ -116,8 +116,9 @@ def check_trace_batch(description: Description, updates: pa.Table, *, by: str | 
 def _broken_rules(
     description: Description, updates: pa.Table, names: Sequence[str], *, is_whole: bool
 ) -> list[np.ndarray]:
-    """One boolean column per rule of `check_trace_batch`, in the order in which the rules are checked; with `is_whole`
-    updates are in the order of `names`, then time, and each occurs once."""
+    """One boolean column per rule of `check_trace_batch`, in the order in which the rules are checked.
+
+    With `is_whole`, updates must be in the order of `names`, then time, and each must occur only once."""
     times = updates.column(TIME).to_numpy()
     lower, upper, since = description.lower.time, description.upper.time, description.since.time
     everything, nothing = np.ones(len(times), dtype=bool), np.zeros(len(times), dtype=bool)

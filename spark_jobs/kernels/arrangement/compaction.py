@@ -1,7 +1,8 @@
-"""Which trace batches merge, and what the merged batch is called: the whole compaction policy, without data.
+"""The compaction policy of a trace, without data: choosing the batches to merge, and describing the merged batch.
 
-Choose the OLDEST adjacent pair of one level whose times since has passed; the result rises a level only if it is larger
-than both inputs. With batches of about one size this gives levels like the digits of a binary counter:
+The policy chooses the OLDEST adjacent pair of the same level whose times since has passed. The merged batch rises a
+level only if it is larger than both inputs. With batches of about the same size, the levels are like the digits of a
+binary counter:
 
 ```
 append   levels after all merges        rewritten by this append
@@ -10,9 +11,9 @@ append   levels after all merges        rewritten by this append
   3      1 0                            0
   4      2                              2 + 4
 ```
-so N appends leave O(log N) batches and rewrite O(N log N) in all. It is a bound on average only: one append may
-rewrite everything. Batches of very different sizes, or merges that cancel most of their input, weaken it (a result no
-larger than an input stays at its level and is merged again with the next batch).
+So N appends leave O(log N) batches and rewrite O(N log N) in all. The bound holds on average only: one append may
+rewrite everything. Batches of very different sizes weaken it, and so do merges that cancel most of their input: a
+result that is no larger than an input stays at its level and is merged again with the next batch.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class CompactionRequest:
 
     @property
     def description(self) -> Description:
-        """What the merged batch covers."""
+        """The interval that the merged batch covers, and the since to which its times are forwarded."""
         return Description(self.earlier.lower, self.later.upper, self.since)
 
 
@@ -67,7 +68,7 @@ def choose_pair(trace: Sequence[TraceBatch], since: Frontier) -> int | None:
 
 
 def check_mergeable(request: CompactionRequest) -> None:
-    """Refuse what must not merge.
+    """Refuse a request whose batches must not be merged.
 
     Raises, in this order: NonConsecutive, MergeSinceRegression (the earlier batch first), LevelMismatch.
     """
@@ -82,9 +83,9 @@ def check_mergeable(request: CompactionRequest) -> None:
 
 
 def merged_batch(request: CompactionRequest, stored: StoredBatch) -> TraceBatch:
-    """The trace batch that `stored`, the request's merged updates, becomes.
+    """The trace batch of `stored`, the merged updates of the request.
 
-    One level up iff it is larger, in the plane's size, than either input; an empty result keeps interval and level.
+    It is one level up if its size is larger than that of each input. An empty result keeps the interval and the level.
     Raises what `check_stored_bounds` raises.
     """
     check_stored_bounds(request.description, stored)
@@ -93,7 +94,7 @@ def merged_batch(request: CompactionRequest, stored: StoredBatch) -> TraceBatch:
 
 
 def check_stored_bounds(description: Description, stored: StoredBatch) -> None:
-    """Refuse stored updates outside what they are to cover, by their least and greatest time.
+    """Refuse stored updates whose least or greatest time is outside the description.
 
     Raises TimeBelowLower, then TimeAtOrBeyondUpper (if since < upper) or TimeBeyondSince (if not).
     """

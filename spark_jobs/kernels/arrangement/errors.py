@@ -1,6 +1,6 @@
-"""What an arrangement refuses: one class per rule, its `code` and facts part of the API.
+"""The refusals of an arrangement: one class per rule. Their codes and facts are part of the API.
 
-Facts are JSON values (a frontier is `[t]` or `[]`, a range `[lo, hi]`), so that `as_json()` is the form that case
+Facts are JSON values: a frontier is `[t]` or `[]`, a range is `[lo, hi]`. So `as_json()` returns the form that case
 files and `--json` output show. Every refusal leaves the arrangement as it was.
 """
 
@@ -13,7 +13,7 @@ from spark_jobs.kernels.refusals import SinceRegression
 from spark_jobs.model import Frontier
 
 MAKE_AGAIN = "leave the batch out, and make it again from the batches that it was made of"
-"""What to do with a batch whose data can't be right."""
+"""The next step for a batch whose data can't be right."""
 
 
 def _shown(frontier: Frontier) -> str:
@@ -27,7 +27,7 @@ class ArrangementError(TidemarkError):
 
 
 class TimeBelowSeal(ArrangementError):
-    """The front door's check: a written update is not at or beyond the seal; the whole write is refused."""
+    """A written update is below the seal (the check of the front door); the whole write is refused."""
 
     code = "time_below_seal"
 
@@ -43,7 +43,7 @@ class TimeBelowSeal(ArrangementError):
 
 
 class SeqnoMismatch(ArrangementError):
-    """An append's range does not start where the last one ended: something was lost, repeated or written by another."""
+    """The range of an append does not start at the end of the last one: an append was lost, repeated or not ours."""
 
     code = "seqno_mismatch"
 
@@ -85,7 +85,7 @@ class EmptyBatch(ArrangementError):
 
 
 class EmptySeqnoRange(ArrangementError):
-    """A sequence range must hold at least one number: its end lies beyond its start."""
+    """A sequence range must have at least one number: its end must be beyond its start."""
 
     code = "empty_seqno_range"
 
@@ -114,7 +114,7 @@ class SealRegression(ArrangementError):
 
 
 class MergeSinceRegression(SinceRegression):
-    """A merge can't give back detail that an input has lost: its since must reach both inputs' since. Facts: `since`,
+    """The since of a merge is before that of an input, which has lost the detail already. Facts: `since`,
     `batch_since`."""
 
     def __init__(self, since: Frontier, batch_since: Frontier) -> None:
@@ -145,7 +145,7 @@ class SnapshotUpperBelowLower(ArrangementError):
 
 
 class InvalidBatchBounds(ArrangementError):
-    """The seal lies before what is in the trace already: a seal was rolled back after its updates had been drained."""
+    """The seal is before the upper of the trace: it was rolled back after its updates had been drained."""
 
     code = "invalid_batch_bounds"
 

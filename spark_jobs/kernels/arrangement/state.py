@@ -2,13 +2,13 @@
 
 State: `seal` (below it no update can be added), `since` (below it times may be compacted), the unsealed batches in
 order of arrival, the trace batches in order of time, and the held reads. Every transition returns a new state and
-leaves the old one as it was, so a refused or abandoned step needs no undoing. Definition: Materialize persist
-`Arrangement`.
+leaves the old one as it was, so that nothing has to be undone after a refused or abandoned step. Definition:
+Materialize persist `Arrangement`.
 
 Invariants, kept by every transition but `force_seal` (the roll-back of a failed commit, which may move the seal back):
 
-- seqnos:   ranges of unsealed batches ascend and do not overlap; a number is used once, also after its batch has gone.
-- unsealed: an append holds no update below `trace_upper`; the front door keeps updates below the seal out.
+- seqnos:   ranges of unsealed batches ascend and do not overlap; a number is used once, even if its batch is gone.
+- unsealed: an append has no update below `trace_upper`; the front door refuses updates below the seal.
 - trace:    batches are contiguous and not empty intervals; `trace_upper <= seal`; each batch's since <= since.
 - levels:   never increase from oldest to newest.
 
@@ -73,10 +73,11 @@ class FinishedDrain:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceRequest:
-    """Put each update where it belongs once the seal is at `seal`: new ones at or beyond `door`, and those of the
-    batches `moving` at or beyond `lower` (the others are in the trace already).
+    """Put each update where it belongs once the seal is at `seal`.
 
-    What is below the seal goes to the trace, the others into the bucket in which they wait.
+    The updates are the new ones at or beyond `door`, and those of the batches `moving` at or beyond `lower` (earlier
+    ones are in the trace already). Updates below the seal go to the trace, the others to the buckets in which they
+    wait.
     """
 
     door: Frontier
@@ -88,9 +89,9 @@ class AdvanceRequest:
 
 @dataclass(frozen=True, slots=True)
 class ArrangementState:
-    """One arrangement's metadata; see the module for the invariants.
+    """The metadata of an arrangement; see the module for the invariants.
 
-    `seqno_floor` is the high-water mark of sequence numbers whose batches have been evicted.
+    `seqno_floor` is the end of the sequence numbers that evicted batches have used.
     """
 
     seal: Frontier = _START
@@ -102,16 +103,16 @@ class ArrangementState:
 
     @property
     def trace_upper(self) -> Frontier:
-        """The frontier of times that have been moved into the trace; lags behind the seal until a drain."""
+        """The frontier up to which updates have been moved into the trace; it lags behind the seal until a drain."""
         return self.trace[-1].upper if self.trace else _START
 
     @property
     def seqno_upper(self) -> int:
-        """Where the next append's range must start."""
+        """The sequence number at which the range of the next append must start."""
         return max(self.seqno_floor, self.unsealed[-1].seqno[1]) if self.unsealed else self.seqno_floor
 
     def handles(self) -> frozenset[str]:
-        """Handles of all live batches; what the data plane holds beyond them is an orphan of work never installed."""
+        """The handles of all live batches; any other batch in the data plane is an orphan that was never installed."""
         return frozenset([*(batch.handle for batch in self.unsealed), *(batch.handle for batch in self.trace)])
 
     # -- unsealed ------------------------------------------------------------------------------------------------------
@@ -136,18 +137,18 @@ class ArrangementState:
             raise EmptySeqnoRange(seqno)
 
     def append(self, batch: UnsealedBatch) -> ArrangementState:
-        """Add one unsealed batch. Raises what `check_append` raises, by the batch's least time."""
+        """Add one unsealed batch. Raises what `check_append` raises; the least time of the batch is checked."""
         below = None if self.trace_upper.admits(batch.least) else batch.least
         self.check_append(batch.seqno, batch.n_updates, below)
         return self._with(unsealed=(*self.unsealed, batch))
 
     def evictable(self) -> tuple[UnsealedBatch, ...]:
-        """Unsealed batches that hold only times before `trace_upper` (not before the seal), oldest first."""
+        """The unsealed batches all of whose times are before `trace_upper` (not the seal), oldest first."""
         upper = self.trace_upper
         return tuple(batch for batch in self.unsealed if not upper.admits(batch.greatest))
 
     def evict(self) -> tuple[ArrangementState, tuple[UnsealedBatch, ...]]:
-        """Drop the evictable batches; returns them, their data to be deleted after the commit."""
+        """Drop the evictable batches. Returns them too: their data are to be deleted after the commit."""
         upper = self.trace_upper
         kept = tuple(batch for batch in self.unsealed if upper.admits(batch.greatest))
         if len(kept) == len(self.unsealed):
@@ -160,15 +161,15 @@ class ArrangementState:
         return next((batch for batch in self.unsealed if not upper.admits(batch.least)), None)
 
     def replace_trimmed(self, batch: UnsealedBatch, stored: StoredBatch) -> ArrangementState:
-        """Put `stored`, what is left of `batch` at or beyond `trace_upper`, in its place, under its sequence range."""
+        """Replace `batch` by `stored`, its updates at or beyond `trace_upper`, under the same sequence range."""
         trimmed = UnsealedBatch.of(stored, batch.seqno)
         return self._with(unsealed=tuple(trimmed if held == batch else held for held in self.unsealed))
 
     def rewrite(self, replaced: Sequence[UnsealedBatch], stored: Iterable[StoredBatch]) -> ArrangementState:
-        """Put `stored` in the place of unsealed batches, each under a sequence number of its own.
+        """Replace unsealed batches by `stored`, each under a sequence number of its own.
 
-        They hold the updates of `replaced` at or beyond the seal, and perhaps new ones; what was below it has been
-        drained. Raises what `check_front_door` and `append` raise.
+        The stored batches contain the updates of `replaced` at or beyond the seal, and perhaps new ones. The updates
+        below the seal have been drained. Raises what `check_front_door` and `append` raise.
         """
         kept = tuple(batch for batch in self.unsealed if batch not in replaced)
         state = self._with(unsealed=kept, seqno_floor=self.seqno_upper)
@@ -178,13 +179,13 @@ class ArrangementState:
         return state
 
     def without_next_seqno(self) -> ArrangementState:
-        """Pass a sequence number over: nothing else changes, and no step from this state can be committed any more."""
+        """Skip a sequence number. Nothing else changes, and no step from the old state can be committed any more."""
         return self._with(seqno_floor=self.seqno_upper + 1)
 
     # -- frontiers -----------------------------------------------------------------------------------------------------
 
     def check_seal(self, ts: int) -> None:
-        """Refuse a seal that would go back (SealRegression); the present seal is accepted."""
+        """Refuse a seal before the present one (SealRegression); the present seal is accepted."""
         if not self.seal.admits(ts):
             raise SealRegression(self.seal, ts)
 
@@ -194,24 +195,27 @@ class ArrangementState:
         return self._with(seal=Frontier.at(ts))
 
     def force_sealed(self, ts: int) -> ArrangementState:
-        """Set the seal without a check, back too: the roll-back of a commit that failed."""
+        """Set the seal without a check, also to an earlier time: rolls back a commit that failed."""
         return self._with(seal=Frontier.at(ts))
 
     def rolled_back(self, earlier: ArrangementState) -> ArrangementState:
-        """`earlier`, which this state followed from, once what came since is withdrawn: `force_sealed` for all of it.
+        """The state `earlier`, from which this one followed, restored by withdrawing every step in between.
 
-        Since and leases stay, and a number is used once, also by a batch that is withdrawn.
+        Since and the leases stay. Sequence numbers of withdrawn batches are not used again.
         """
         since = max(earlier.since, self.since)
         return replace(earlier, since=since, leases=self.leases, seqno_floor=self.seqno_upper)
 
     def check_since(self, asked: Frontier) -> None:
-        """Refuse a since that would go back (SinceRegression); the present one, one beyond the seal, `[]` are fine."""
+        """Refuse a since before the present one (SinceRegression); one beyond the seal and `[]` are accepted."""
         if not self.since <= asked:
             raise SinceRegression(self.since, asked)
 
     def held_since(self, now: int | None = None) -> Frontier:
-        """How far the leases let since go: the least time held, `[]` if none; leases expired at `now` don't count."""
+        """The least time that a lease holds: since may go up to it. `[]` if no lease is left.
+
+        Leases that have expired at `now` don't count; with None, all leases count.
+        """
         live = (lease.at for lease in self.leases if now is None or now < lease.expires_at)
         least = min(live, default=None)
         return Frontier.empty() if least is None else Frontier.at(least)
@@ -219,8 +223,8 @@ class ArrangementState:
     def allow_compaction(self, asked: Frontier, now: int | None = None) -> ArrangementState:
         """Advance since to `asked`, or as far as the leases that live at `now` (None: all of them) let it.
 
-        Logical only: no data moves. A held-back since is no refusal; `since` of the result says how far it went. Raises
-        SinceRegression.
+        Logical only: no data moves. A since that a lease holds back is not refused; `since` of the result is the one
+        reached. Raises SinceRegression.
         """
         self.check_since(asked)
         held = self.held_since(now)
@@ -228,22 +232,23 @@ class ArrangementState:
         return self._with(since=asked if asked <= held else held, leases=leases)
 
     def hold(self, lease: Lease) -> ArrangementState:
-        """Add a lease, in place of one with its name. Raises ReadBelowSince if its time is no longer readable."""
+        """Add a lease, which replaces one of the same name. Raises ReadBelowSince if its time is below since."""
         if not self.since.admits(lease.at):
             raise ReadBelowSince(lease.at, self.since)
         others = tuple(held for held in self.leases if held.name != lease.name)
         return self._with(leases=(*others, lease))
 
     def release(self, name: str) -> ArrangementState:
-        """End the lease of this name; nothing if there is none."""
+        """End the lease of this name, if there is one."""
         return self._with(leases=tuple(lease for lease in self.leases if lease.name != name))
 
     # -- trace ---------------------------------------------------------------------------------------------------------
 
     def drain_request(self) -> DrainRequest | None:
-        """What a drain would move now; None when the trace has reached the seal. Raises InvalidBatchBounds.
+        """The interval that a drain would move now, with its sources; None when the trace has reached the seal.
 
-        The sources' bounds overlap the interval; whether any of their updates lies in it only the data can tell.
+        The bounds of the sources overlap the interval; only their data show if an update lies in it. Raises
+        InvalidBatchBounds.
         """
         lower, upper = self.trace_upper, self.seal
         if lower == upper:
@@ -254,7 +259,7 @@ class ArrangementState:
         return DrainRequest(lower, upper, tuple(overlapping))
 
     def install_drain(self, request: DrainRequest, stored: StoredBatch) -> ArrangementState | None:
-        """Append the drained batch at level 0; None if the trace has moved on since the request: nothing to do then.
+        """Append the drained batch at level 0. None, and nothing to do, if the trace has moved on since the request.
 
         Raises what `check_stored_bounds` raises for updates outside the request's interval.
         """
@@ -265,7 +270,7 @@ class ArrangementState:
         return self._with(trace=(*self.trace, TraceBatch.of(stored, description, level=0)))
 
     def advance_request(self, seal: int, buckets: Buckets) -> AdvanceRequest:
-        """What moves when the seal advances to `seal`. Raises SealRegression, then InvalidBatchBounds."""
+        """The batches to move when the seal advances to `seal`. Raises SealRegression, then InvalidBatchBounds."""
         self.sealed(seal).drain_request()
         moving = buckets.rewritten(self.unsealed, seal)
         return AdvanceRequest(self.seal, self.trace_upper, seal, moving, buckets)
@@ -277,9 +282,9 @@ class ArrangementState:
 
         Args:
             request: of this very state.
-            drained: what of the new and the moved updates is below the seal; None if none was, whether or not they
-                cancel.
-            waiting: the others, one batch per bucket.
+            drained: the new and the moved updates below the seal; None if there were none (updates that cancel
+                count).
+            waiting: the other updates, one batch per bucket.
 
         Raises what `install_drain` and `rewrite` raise.
         """
@@ -292,12 +297,12 @@ class ArrangementState:
         return state.rewrite(request.moving, waiting)
 
     def compaction_request(self) -> CompactionRequest | None:
-        """The merge to do next, None if there is none; the same pair, at the since of then, until it is installed."""
+        """The merge to do next, at the present since; None if there is none. The pair is the same until installed."""
         i = choose_pair(self.trace, self.since)
         return None if i is None else CompactionRequest(self.trace[i - 1], self.trace[i], self.since)
 
     def install_merge(self, response: CompactionResponse) -> ArrangementState | None:
-        """Put the merged batch in its inputs' place; None unless both are still there, side by side and unchanged."""
+        """Replace the two inputs by the merged batch; None unless both are still there, side by side and unchanged."""
         pair = (response.request.earlier, response.request.later)
         for i in range(len(self.trace) - 1):
             if self.trace[i : i + 2] == pair:
@@ -312,7 +317,7 @@ class ArrangementState:
             raise SnapshotUpperBelowLower(lo, hi)
 
     def check_readable(self, at: int) -> None:
-        """Refuse a definite read unless since <= at < seal. Raises ReadBelowSince, then ReadNotSealed."""
+        """Refuse a definite read at a time outside `[since, seal)`. Raises ReadBelowSince, then ReadNotSealed."""
         if not self.since.admits(at):
             raise ReadBelowSince(at, self.since)
         if self.seal.admits(at):
@@ -321,7 +326,7 @@ class ArrangementState:
     # -- JSON ----------------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """The whole state as plain JSON values; `from_json` gives an equal state."""
+        """The whole state as plain JSON values, from which `from_json` makes an equal state."""
         return {
             "seal": self.seal.to_json(),
             "since": self.since.to_json(),
@@ -333,7 +338,7 @@ class ArrangementState:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> ArrangementState:
-        """Read what `to_json` gave. The state is taken as it is; `checks.check_meta` says whether it is valid."""
+        """Read a state from the values that `to_json` returned, without a check; see `checks.check_meta`."""
         return cls(
             seal=Frontier.from_json(fields["seal"]),
             since=Frontier.from_json(fields["since"]),

@@ -49,7 +49,7 @@ class StoreConfig:
         return self.max_rows if is_sorted else self.max_rows_if_unsorted
 
     def within(self, rows: int, size_bytes: int, is_sorted: bool) -> bool:
-        """Whether a chunk of this shape is within the limits, read as merging reads them (0 = nothing fits)."""
+        """True if a chunk of this shape is within the limits of merging (a limit of 0: no chunk fits)."""
         return size_bytes <= self.max_bytes and rows <= self.row_limit(is_sorted)
 
 

@@ -28,7 +28,7 @@ from spark_jobs.kernels.shares import as_written
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcOptions:
-    """What to free and what to keep.
+    """The options of a garbage collection: how much to free, and which chunks to keep.
 
     Args:
         free_bytes: stop once at least this many bytes are freed; None = everything that is not protected.
@@ -78,15 +78,15 @@ class GcOptions:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What the decision needs to know of one chunk, whoever holds it.
+    """The facts about a chunk by which `choose` decides; the chunk may be stored anywhere.
 
     Args:
-        name: what the holder calls the chunk.
-        first_row_id: its least row id.
-        size_bytes: its size.
-        is_static: whether it has no times; such a chunk only counts.
-        is_protected: whether a guard holds for it.
-        distance: of its nearest row from the time to collect away from; None without one.
+        name: the name of the chunk in its store.
+        first_row_id: the least row id of the chunk.
+        size_bytes: the size of the chunk.
+        is_static: True if the chunk has no times. It is never dropped, but its bytes count in the total.
+        is_protected: True if an option protects the chunk.
+        distance: the distance of its nearest row from the time to collect away from; None without such a time.
     """
 
     name: Any

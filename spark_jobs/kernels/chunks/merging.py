@@ -63,11 +63,11 @@ FEWEST_RUNS = 8
 
 
 def due_runs(sizes: Sequence[int], fewest: int = FEWEST_RUNS) -> int:
-    """How many of the newest runs to merge into one; 0: none. `sizes` are the runs' sizes, oldest first.
+    """The number of newest runs to merge into one; 0: none. `sizes` are the sizes of the runs, oldest first.
 
-    The longest stretch of newest runs whose oldest is no larger than all the others together. So what a row is merged
-    into has twice its run's size at least, and n runs of one size cost O(log n) rewrites of each and leave
-    O(`fewest` + log n) runs.
+    They are the longest stretch of newest runs whose oldest run is no larger than all the others together. So the
+    merged run has at least twice the size of each run in it. For n runs of equal size, each row is rewritten O(log n)
+    times, and O(`fewest` + log n) runs are left.
     """
     for first in range(len(sizes) - fewest + 1):
         if sizes[first] <= sum(sizes[first + 1 :]):

@@ -170,12 +170,12 @@ class Chunk:
 
     @property
     def is_static(self) -> bool:
-        """Whether the rows have no time."""
+        """True if the rows have no times."""
         return not self.timelines
 
     @property
     def is_sorted(self) -> bool:
-        """Whether no timeline's times ever decrease in row-id order."""
+        """True if, on every timeline, the times never decrease in the order of row ids."""
         return all(column.is_sorted for column in self.timelines.values())
 
     @property

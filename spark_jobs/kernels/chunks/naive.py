@@ -16,7 +16,7 @@ from spark_jobs.kernels.chunks.rows import Row
 
 
 def naive_is_sorted(rows: Sequence[Row]) -> bool:
-    """Whether, on every timeline, times never decrease in the rows' order."""
+    """True if, on every timeline, the times never decrease in the order of the rows."""
     return all(
         before.times[timeline] <= after.times[timeline] for before, after in pairwise(rows) for timeline in before.times
     )
@@ -70,7 +70,7 @@ class NaiveChunk:
 
     @property
     def is_static(self) -> bool:
-        """Whether the rows have no time."""
+        """True if the rows have no times."""
         return not self.rows[0].times
 
     @property

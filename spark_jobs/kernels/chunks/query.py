@@ -1,9 +1,9 @@
-"""What one chunk answers: binary search where the times are sorted, a scan where they are not.
+"""Queries of a single chunk: binary search where the times are sorted, a scan where they are not.
 
-All functions but `dedupe_latest` look at rows with a value of the component only and order by (time, row id), in
-whatever order the chunk's rows lie. They give row *indices* into the chunk (`latest_index`, `earliest_index`,
-`range_indices`) or row ids. An unknown timeline or component gives nothing. Those that give row ids raise
-`ParameterError` for a name that is no string and a time that is no whole number of 64 signed bits.
+All functions but `dedupe_latest` look only at rows with a value of the component. They order rows by (time, row id),
+whatever the order of the rows in the chunk. They return row *indices* into the chunk (`latest_index`,
+`earliest_index`, `range_indices`) or row ids. For an unknown timeline or component, the result is empty. Functions
+that return row ids raise `ParameterError` for a name that is no string and for a time that is no signed 64-bit integer.
 """
 
 from __future__ import annotations

@@ -32,7 +32,9 @@ from spark_jobs.kernels.chunks.write import cut_out, insert_static, insert_tempo
 
 @dataclass(frozen=True, slots=True)
 class InsertReport:
-    """Whether an insert changed the store, and the static chunks that lost their last component to it, sorted."""
+    """The result of an insert: `changed` is True if it changed the store, `deleted` are ids of static chunks.
+
+    The insert took the last component from each deleted chunk. The ids are sorted."""
 
     changed: bool
     deleted: tuple[str, ...] = ()

@@ -37,7 +37,7 @@ _ID = pa.int64()
 
 @dataclass(frozen=True)
 class StoredLayout:
-    """What a table of stored chunks can hold: its timelines, and the Arrow type of each component."""
+    """The layout of a table of stored chunks: its timelines, and the Arrow type of each component."""
 
     timelines: tuple[str, ...]
     components: Mapping[str, pa.DataType]

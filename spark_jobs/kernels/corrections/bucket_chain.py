@@ -24,11 +24,11 @@ from spark_jobs.model import Frontier
 
 
 class Splittable(Protocol):
-    """What a bucket chain needs of a bucket's content."""
+    """The methods that a bucket chain needs of the content of a bucket."""
 
     @property
     def count(self) -> int:
-        """The number of items; what splitting them costs."""
+        """The number of items, which is the cost of splitting them."""
 
     def split(self, time: int) -> tuple[Self, Self]:
         """The items before `time`, and those at or beyond it."""
@@ -55,7 +55,7 @@ class BucketChain(Generic[Content]):
         self._bits: list[int] = [domain_bits]
         self.contents: list[Content] = [content]
         self._unsettled = 1
-        """How many of the first buckets may be badly placed: `restore` need not look at the far ones every time."""
+        """The number of first buckets that may be badly placed: `restore` need not look at the others every time."""
 
     def layout(self) -> list[tuple[int, int]]:
         """`(offset, bits)` of every bucket, ascending."""
@@ -88,7 +88,7 @@ class BucketChain(Generic[Content]):
                 yield content, starts[index], starts[index + 1]
 
     def is_well_formed(self) -> bool:
-        """Whether every bucket is well placed."""
+        """True if every bucket is well placed: its bits are at most those of the previous bucket plus 2."""
         allowed = self.min_bits
         for bits in self._bits:
             if bits > allowed:

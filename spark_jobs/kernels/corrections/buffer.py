@@ -41,7 +41,9 @@ STAGE_BYTES = 8 << 10
 """The stage ships when it holds this much: 341 updates."""
 
 CHAIN_PROPORTIONALITY = 3
-"""How many times the updates of the next chain a chain has at least: more frees memory sooner, less merges less."""
+"""The least ratio of the updates of a chain to those of the next one.
+
+A larger ratio frees memory sooner; with a smaller one, fewer updates are merged."""
 
 RESTORE_FUEL = 1_000_000
 """Updates that one read may re-bucket."""
@@ -279,7 +281,7 @@ class CodedCorrections:
 
 
 def _split(chain: Chain, upper: Frontier) -> tuple[Chain | None, Chain | None]:
-    """What of `chain` lies before `upper`, and the rest."""
+    """The part of `chain` before `upper`, and the rest; None for a part without updates."""
     return (chain, None) if upper.time is None else chain.split(upper.time)
 
 

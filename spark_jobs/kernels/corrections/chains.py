@@ -34,7 +34,7 @@ REUSED_CHUNK_ROWS = 512
 
 
 class Ledger:
-    """What a buffer holds and what it cost, counted where updates are made and merged, so that asking is O(1).
+    """The size of a buffer and the work done for it, counted where updates are made and merged: reading it is O(1).
 
     Attributes:
         chunk_rows: greatest number of updates of a chunk.
@@ -155,7 +155,7 @@ class _PairMerge:
 
     @staticmethod
     def _passes(chunk: Updates, other: Updates, row: int) -> bool:
-        """Whether a chunk worth handing on lies wholly before row `row` of the other side's current chunk."""
+        """True if `chunk` is large enough to be reused and all of it is before row `row` of the other side's chunk."""
         if chunk.size < REUSED_CHUNK_ROWS:
             return False
         last, head = chunk.times[-1], other.times[row]
@@ -253,7 +253,7 @@ def restore_chain_invariant(
 
 
 def satisfies_chain_invariant(sizes: list[int], chain_proportionality: int) -> bool:
-    """Whether each chain has at least `chain_proportionality` times the updates of the next one."""
+    """True if each chain has at least `chain_proportionality` times the updates of the next one."""
     return all(previous >= chain_proportionality * size for previous, size in pairwise(sizes))
 
 

@@ -1,9 +1,10 @@
-"""What kind of data a buffer holds: data of one kind compare with one another in one total order, and equal ones are
-the same. A buffer holds one kind, or what it took in could not be sorted by a later read.
+"""The kinds of data of a buffer. Data of the same kind have a total order, and equal data are the same.
 
-A text, an integer, a day are kinds; so are times of day and instants, with a zone and without. Any other type that can
-be hashed and compared with itself is a kind of its own. Tuples are compared place by place: each place is of one kind,
-and one tuple may be longer than another.
+A buffer has data of one kind only; otherwise a later read could not sort them.
+
+Texts, integers and days are kinds; so are times of day and instants, each with a zone or without. Any other type whose
+values can be hashed and compared is a kind of its own. Tuples are compared place by place: the data of each place are
+of one kind, and tuples may differ in length.
 """
 
 from __future__ import annotations

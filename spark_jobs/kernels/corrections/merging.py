@@ -44,7 +44,7 @@ def merged_under_since(chains: list[Chain], since: int, ledger: Ledger) -> Chain
 
 
 def has_many_stale_times(chains: list[Chain], since: int, cap: int = STALE_TIMES_CAP) -> bool:
-    """Whether `chains` hold at least `cap` distinct times below `since`; looks at up to `cap` times per chain."""
+    """True if `chains` have at least `cap` distinct times below `since`; looks at up to `cap` times per chain."""
     stale: set[int] = set()
     for chain in chains:
         rest: Chain | None = chain

@@ -97,7 +97,7 @@ class NaiveBucketChain:
         return fuel
 
     def is_well_formed(self) -> bool:
-        """Whether each bucket's bits are at most the previous one's plus 2."""
+        """True if the bits of each bucket are at most those of the previous bucket plus 2."""
         return self._first_badly_placed() is None
 
     def _first_badly_placed(self) -> int | None:

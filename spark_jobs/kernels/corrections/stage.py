@@ -25,9 +25,9 @@ class Stage:
         self.count = 0
 
     def insert(self, updates: Updates) -> Updates | None:
-        """Copy `updates` in; once full, hand over as many whole capacities as there are, else None.
+        """Copy `updates` in. Once the stage is full, return as many whole capacities as there are, else None.
 
-        What is handed over is not sorted; it shares no memory with the stage, but may with `updates`.
+        The returned updates are not sorted. They share no memory with the stage, but may share memory with `updates`.
         """
         total = self.count + updates.size
         if total < self.capacity:
@@ -40,13 +40,13 @@ class Stage:
         return everything.rows(0, shipped)
 
     def flush(self) -> Updates:
-        """Empty the stage; returns what it held, in memory of its own."""
+        """Empty the stage. Returns the updates that were in it, in memory of their own."""
         held = self.held().copy()
         self.count = 0
         return held
 
     def held(self) -> Updates:
-        """What is staged, without copying: valid until the next call."""
+        """The staged updates, without a copy: valid until the next call."""
         return self.columns.rows(0, self.count)
 
     def advance(self, since: int) -> None:

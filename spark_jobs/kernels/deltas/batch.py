@@ -231,7 +231,7 @@ class DeltaBatch:
 
     @property
     def identities(self) -> Array:
-        """What a `parent` names each delta by."""
+        """Per delta, the identity by which another delta names it as its `parent`."""
         return self.row_id if self.identity is None else self.identity
 
     @property
@@ -247,7 +247,7 @@ class DeltaBatch:
 
     @property
     def declares_parents(self) -> bool:
-        """Whether any delta names a parent."""
+        """True if any delta names a parent."""
         return bool(np.any(self.parent != NO_PARENT))
 
     def with_applied_parents(self, chain: Array, applied: Iterable[tuple[int, int]]) -> DeltaBatch:

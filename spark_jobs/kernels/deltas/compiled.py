@@ -211,7 +211,7 @@ def _change_run(entity: int, begin: int, end: int, columns: Columns, cells: Cell
 
 @njit(cache=True, nogil=True)
 def _parent_applied(parent: int, earlier: Array, outcome: Array) -> bool:
-    """Whether no parent is declared, or any delta of its identity before is applied."""
+    """True if the delta declares no parent, or an earlier delta with the identity of its parent is applied."""
     while parent >= 0 and outcome[parent] != LEGAL:
         parent = earlier[parent]
     return parent != MISSING_PARENT_ROW

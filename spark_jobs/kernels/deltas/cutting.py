@@ -64,19 +64,19 @@ class CompactionPolicy:
 
 
 class Need(IntEnum):
-    """Whether a chain should be compacted."""
+    """The need of a chain for compaction."""
 
     NONE = 0
     SCHEDULED = 1
-    """Long or old enough that the next run should."""
+    """Long or old enough: the next run should compact it."""
     FORCED = 2
     """Too long: compact before more is accepted."""
 
 
 def needs(lengths: Array, first_time: Array, policy: CompactionPolicy, *, as_of: int) -> Array:
-    """`Need` per chain, of its pending deltas and the event time of the first one; see `CompactionPolicy`.
+    """`Need` per chain, from the number of its pending deltas and the event time of the first; see `CompactionPolicy`.
 
-    `as_of` is an event time, never the wall clock. A chain without pending deltas needs nothing.
+    `as_of` is an event time, never the wall clock. A chain without pending deltas has no need.
     """
     due = lengths >= policy.delta_threshold
     if policy.age_threshold is not None:
@@ -99,13 +99,14 @@ def cuts(
     """Mask of the deltas behind which a new segment begins.
 
     Args:
-        segment: per delta the number of its segment, ascending; within one, deltas are in chain order.
-        event_time: per delta.
-        unparted: per delta; deltas of one event time that have it in common are never parted (`DeltaBatch.unparted`).
-        last: per segment whether it is its chain's last one. Others are cut only where they grew too long.
-        entity: per segment the code of its entity, by which Adaptive's counts are found.
-        droppable: per delta whether it and all before it have fallen behind both frontiers.
-        policy: when and how.
+        segment: per delta, the number of its segment, ascending; within a segment, deltas are in chain order.
+        event_time: per delta, its event time.
+        unparted: per delta, a value; deltas with the same event time and value are never parted (see
+            `DeltaBatch.unparted`).
+        last: per segment, True if it is the last one of its chain. Other segments are cut only if they are too long.
+        entity: per segment, the code of its entity, which is the index of its counts in Adaptive.
+        droppable: per delta, True if it and all deltas before it are behind both frontiers.
+        policy: when and how to cut.
         as_of: the event time from which the age of a chain counts.
     """
     if not len(segment):
@@ -136,11 +137,11 @@ def _behind(
     starts: Array, lengths: Array, last: Array, row_ends: Array, prefix: Array, dropped: Array, piece: Array,
     over: Array, by_time: bool,
 ) -> Array:  # fmt: skip
-    """Cut, of each segment, the first `prefix` deltas off, in pieces of at most `piece` behind the `dropped` ones.
+    """Cut off the first `prefix` deltas of each segment: first the `dropped` ones, then pieces of at most `piece`.
 
-    Cuts fall on ends of rows: of the dropped deltas the last one before, of the prefix the next one behind, of pieces
-    the last one that keeps to the size. By time, there is one where `over` says so, and the end is cut off only where
-    the last piece is full.
+    Cuts are at ends of rows: the last end within the dropped deltas, the first end at or behind the prefix, and the
+    last end within the size of a piece. There is a cut at each delta marked in `over`. With `by_time`, the end of a
+    last segment is cut off only if the last piece is full.
     """
     cut = np.zeros(len(row_ends), np.bool_)
     for segment in range(len(starts)):
@@ -173,9 +174,9 @@ def _behind(
 def ages_from(
     segment: Array, event_time: Array, unparted: Array, last: Array, entity: Array, policy: CompactionPolicy
 ) -> Array:
-    """Per segment the event time of its first delta, if `cuts` would part it once that is old enough, else `NEVER`.
+    """Per segment, the event time of its first delta if `cuts` would part it once that is old enough, else `NEVER`.
 
-    By it the chains that are due by age alone are found without looking at their deltas. Arguments as of `cuts`.
+    With it, the chains that are due by age alone are found without their deltas. The arguments are those of `cuts`.
     """
     result = np.full(len(last), NEVER)
     if len(segment):
@@ -190,7 +191,7 @@ def ages_from(
 
 
 def _kept_and_piece(strategy: Strategy, policy: CompactionPolicy, entity: Array) -> tuple[Array, Array]:
-    """Per segment how many deltas stay pending, and how many stand between two checkpoints at most."""
+    """Per segment, the number of deltas that stay pending, and the greatest number between two checkpoints."""
     whole = max(min(policy.delta_threshold, policy.max_chain_length), 1)
     tiered = strategy.keep_recent if isinstance(strategy, TieredMerge | Adaptive) else 0
     keep = np.full(len(entity), min(tiered, policy.max_chain_length - 1), np.int64)

@@ -1,4 +1,4 @@
-"""How a segment's payloads are stored: by index or by dimension, whichever takes fewer bytes; without loss.
+"""The encodings of a segment's payloads: by index or by dimension, whichever takes fewer bytes; without loss.
 
 ==========  ==================================================  ================================================
 encoding    a delta's cells                                     bytes

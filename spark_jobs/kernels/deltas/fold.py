@@ -160,7 +160,7 @@ def _check_order(batch: DeltaBatch, chains: ChainOrder, base: States) -> None:
 
 
 def _refusals(batch: DeltaBatch, registered: Mapping[str, Transform]) -> Array:
-    """What the rows alone show, and Transforms that nobody registered."""
+    """Per delta, the refusal that its row alone shows, or that of a Transform that is not registered."""
     refusal = refusals_of_rows(batch)
     known = np.array([name in registered for name in batch.transform_names] + [False])
     unknown = (batch.op == Op.TRANSFORM) & ~known[batch.transform] & (refusal == Refusal.NONE)
@@ -229,7 +229,7 @@ def _apply_transforms(
 
 
 def _transformed(transform: Transform, vectors: Array) -> tuple[Array, Array]:
-    """What a transform makes of vectors, and `NONE` or a refusal for each."""
+    """The vectors after a transform, and per vector `Refusal.NONE` or the refusal of its result."""
     try:
         result = np.asarray(transform(vectors.copy()))
     except Int64OverflowError:

@@ -27,7 +27,7 @@ class BelowHorizon(DeltaError):
 
 
 class BelowSince(DeltaError):
-    """What was known at a visible time below since was asked for. Facts: `known_at`, `since`; of a source `at_us`,
+    """A read asks for the knowledge at a visible time below since. Facts: `known_at`, `since`; of a source `at_us`,
     `since_us`."""
 
     code = "below_since"

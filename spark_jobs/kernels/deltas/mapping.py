@@ -1,12 +1,12 @@
-"""What a source's rows mean to its entities: each mode as a pure function from rows to deltas.
+"""The meaning of a source's rows to its entities: each mode as a pure function from rows to deltas.
 
 ============  =======================================================================================================
 mode          a row …
 ============  =======================================================================================================
 `add`         adds its components to the entity's; an absent value adds 0
 `diff`        is the whole state (Dense), null being a value; it is stored as what it changes of the row before
-`upsert`      assigns the components that it gives (is not null in), and leaves the others as they are
-`operations`  says in its columns which operation it is, on which indices, with which values
+`upsert`      assigns the components in which it is not null, and leaves the others as they are
+`operations`  has columns with its operation, its indices and its values
 ============  =======================================================================================================
 
 Where `gone` holds, the row is a Delete; the next row begins a new vector.
@@ -36,11 +36,11 @@ Mode = Literal["add", "diff", "upsert", "operations"]
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """How rows become deltas of vectors of `dtype`.
+    """The mapping from rows to deltas of vectors of `dtype`.
 
-    `components`: name -> column, or the constant that every row holds; None for vectors without names, whose length is
-    `length` (None: Create and Dense decide it). `operations` names the columns in that mode; `parents` says that rows
-    may declare one. `sequence` names a column of texts that orders rows of one event time before their row ids.
+    `components` maps a name to a column, or to a constant for every row. It is None for vectors without names; these
+    have the length `length` (None: Create and Dense decide it). `operations` names the columns of that mode.
+    `sequence` names a column of texts that orders rows of the same event time; row ids decide between equal texts.
     """
 
     mode: Mode
@@ -52,22 +52,22 @@ class Meaning:
 
     @property
     def dims(self) -> int | None:
-        """Length of the vectors, where it is known."""
+        """The length of the vectors; None if it is unknown."""
         return self.length if self.components is None else len(self.components)
 
     @property
     def names(self) -> list[str] | None:
-        """Names of the components, where they have any."""
+        """The names of the components; None if they have none."""
         return None if self.components is None else list(self.components)
 
     @property
     def full_rows(self) -> bool:
-        """Whether every row states the whole vector."""
+        """True if every row has the whole vector."""
         return self.mode == "diff"
 
     @property
     def with_parents(self) -> bool:
-        """Whether rows may declare a parent."""
+        """True if rows may declare a parent."""
         return self.operations is not None and self.operations.parent is not None
 
 

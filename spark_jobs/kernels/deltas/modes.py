@@ -1,4 +1,4 @@
-"""What rows mean to an entity: each mode of a source as a pure function from rows (and prior states) to states.
+"""The meaning of rows to an entity: each mode of a source as a pure function from rows and prior states to states.
 
 =============  ===========================================================================================
 mode           a row …
@@ -7,10 +7,10 @@ mode           a row …
 `fold_diff`    is the whole state: what differs from the row before, bit for bit, is the delta; null is a value
 =============  ===========================================================================================
 
-All take the rows of many entities in any order and return a state table (`tables.py`) with every entity of the rows and
-of `prior`, a state table that the same function returned for other rows. `diff` names a column with +1 for a row that
-holds and -1 for one that is taken back. Where a retraction or a late row can't be absorbed by the prior state, the call
-raises RowsNeededError with the entities to fold again from all their rows.
+All functions take the rows of many entities, in any order. They return a state table (`tables.py`) with every entity
+of the rows and of `prior`, which is a state table that the same function returned for other rows. `diff` names a
+column with +1 for a row that is added and -1 for a row that is taken back. If the prior state can't absorb a
+retraction or a late row, the call raises RowsNeededError with the entities to fold again from all their rows.
 """
 
 from __future__ import annotations

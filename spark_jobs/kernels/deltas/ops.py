@@ -42,7 +42,7 @@ class Op(IntEnum):
 
 
 class Status(IntEnum):
-    """What an entity is after its chain: never created, live, or deleted (a tombstone)."""
+    """The status of an entity after its chain: never created, live, or deleted (a tombstone)."""
 
     ABSENT = 0
     LIVE = 1

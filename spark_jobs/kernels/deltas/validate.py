@@ -1,4 +1,4 @@
-"""What a delta's row alone shows: the refusals that landing can make without knowing the chain."""
+"""The refusals of deltas that their rows alone show, so that landing can make them without knowing the chain."""
 
 from __future__ import annotations
 

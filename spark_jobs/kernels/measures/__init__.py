@@ -1,5 +1,5 @@
-"""What gates measure: per row, or per thing that several rows tell of, how much it adds to each measure.
+"""The measures of the gates: how much each row, or each thing that several rows describe, adds to each measure.
 
-A function takes an Arrow table and gives per measure what each of its rows adds. So what is summed can also be shown:
-an example of a fault is a row that adds to its measure. Times are timestamps of microseconds in UTC.
+A function takes an Arrow table and returns, per measure, the amount that each row adds. So the rows behind a sum can
+be shown as well: an example of a fault is a row that adds to its measure. Times are timestamps in UTC, in microseconds.
 """

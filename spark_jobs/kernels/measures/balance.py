@@ -1,4 +1,4 @@
-"""Rows that came and went, added up by the file that they are of: how many are left, and a sum of their hashes."""
+"""Rows that came and went, added up per file: the number of rows left, and the sum of their hashes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from .hashing import row_hashes
 
 @dataclass
 class Balance:
-    """Per file, and last of rows that are of none: rows come less gone, and the sum of the hashes of what is left.
+    """Per file, the number of rows come less gone, and the sum of the hashes of the rows left.
 
-    Equal sums mean equal rows in any order, but once in 10^19.
+    The last element of each array is for rows of no file. Equal sums mean equal rows in any order; the chance of an
+    error is 1 in 10^19.
     """
 
     rows: Ints
@@ -26,16 +27,16 @@ class Balance:
 
     @classmethod
     def of_nothing(cls, n_files: int) -> Self:
-        """Of so many files."""
+        """A balance of zero for `n_files` files."""
         return cls(np.zeros(n_files + 1, np.int64), np.zeros(n_files + 1, np.uint64))
 
     def add(self, rows: pa.Table, files: npt.NDArray[np.int64], diffs: Ints) -> None:
-        """Add rows, each of the file with this index (-1: of none), as often as its diff says."""
+        """Add `rows`: each belongs to the file with its index in `files` (-1: no file) and counts `diffs` times."""
         if rows.num_rows == 0:
             return
         np.add.at(self.rows, files, diffs)
         np.add.at(self.sums, files, row_hashes(rows) * diffs.astype(np.uint64))
 
     def differs(self, other: Balance) -> npt.NDArray[np.bool_]:
-        """Which files two of them say something else of."""
+        """Flags of the files whose number of rows or sum of hashes differs between the two balances."""
         return (self.rows != other.rows) | (self.sums != other.sums)

@@ -1,4 +1,4 @@
-"""What is wrong with the segments of chains that an attempt wrote, where the chains end, and what they refuse."""
+"""Faults of the segments that an attempt wrote, the ends of their chains, and the deltas that the chains refuse."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from .sums import Adds
 from .versions import at_wrong_time
 
 REFUSING = "segments_with_refused_deltas"
-"""Measure: segments, come and gone, in which the chain skips a delta or skipped one."""
+"""Measure: segments, written or closed, in which the chain skips a delta, or skipped one."""
 
 _PLACE = ("start_time", "start_row", "known_from")
 
 
 def judge_segments(segments: pa.Table, *, everything: bool, known_from_us: int) -> Adds:
-    """Per segment that an attempt wrote the deltas that its chain gained by it, with those that retention let go, and
-    what is wrong with it."""
+    """The amounts that each segment of an attempt adds to the measures of chains.
+
+    They are the deltas that the chain gained by it, including those that retention dropped, and the faults."""
     by = gains(segments, everything=everything)
     return {
         "deltas_folded": by * numbers(segments["deltas"]) + numbers(segments["dropped"]),
@@ -33,11 +34,13 @@ def judge_segments(segments: pa.Table, *, everything: bool, known_from_us: int) 
 
 
 def ends_of_chains(tables: Iterable[pa.Table], *, token: int) -> pa.Table:
-    """One row per entity of which the attempt `token` wrote a segment: how many segments that end its chain stand.
+    """One row per entity of which the attempt `token` wrote a segment, with the number of ends of its chain.
+
+    An end is a standing segment without an end time.
 
     Args:
-        tables: segments, some at a time, that a publication over the attempt could show: the columns entity, era,
-            start_row, end_time, known_from, token; of those that end no chain the attempt's own are enough.
+        tables: the segments that a publication over the attempt could show, some at a time: the columns entity, era,
+            start_row, end_time, known_from, token. Of segments with an end time, the attempt's own are enough.
     """
     segments = pa.concat_tables(tables)
     written = pc.unique(segments["entity"].filter(pa.array(numbers(segments["token"]) == token)))
@@ -57,18 +60,19 @@ def ends_of_chains(tables: Iterable[pa.Table], *, token: int) -> pa.Table:
 
 
 def judge_ends(chains: pa.Table) -> Adds:
-    """A chain has one end."""
+    """One for each chain that does not have exactly one end."""
     return {"chains_without_end": numbers(chains["ends"]) != 1}
 
 
 def refused_deltas(segments: pa.Table, *, token: int) -> pa.Table:
-    """The deltas that the attempt's segments skip (`sign` 1), and those that the segments in whose place they stand
-    skipped (-1): entity, row_id, sign. What the former would have added is in no state, what the latter would have
-    was in none.
+    """The deltas that segments skip: entity, row_id, sign.
+
+    `sign` is 1 for a delta that a segment of the attempt skips, and which is therefore in no state. It is -1 for a
+    delta that a segment skipped which the attempt closes.
 
     Args:
-        segments: the columns entity, era, start_time, start_row, known_from, token, row_ids, refusals, known_until;
-            of what is published at least what the attempt closes.
+        segments: the columns entity, era, start_time, start_row, known_from, token, row_ids, refusals, known_until.
+            Of the published segments, at least those that the attempt closes.
     """
     skipping = segments.filter(pa.array(lengths(segments["refusals"]) > 0))
     own, live = numbers(skipping["token"]) == token, are(skipping["era"], LIVE)
@@ -79,7 +83,7 @@ def refused_deltas(segments: pa.Table, *, token: int) -> pa.Table:
 
 
 def _among(segments: pa.Table, others: pa.Table) -> np.ndarray:
-    """Which segments hold from the same place and time on as one of the others."""
+    """Flags of the segments that have the same entity, start and `known_from` as one of the others."""
     wanted = set(_places(others))
     return np.array([place in wanted for place in _places(segments)], np.bool_)
 
@@ -92,7 +96,7 @@ def _places(segments: pa.Table) -> list[tuple[object, ...]]:
 def _refused(segments: pa.Table, sign: int) -> pa.Table:
     refusals, row_ids = Lists.of(segments["refusals"]), Lists.of(segments["row_ids"])
     until = Lists.of(segments["known_until"])
-    # a list of ends that would say nothing is empty
+    # the list of ends is empty if all its elements would be null
     stands = np.ones(len(row_ids.values), np.bool_)
     tells = np.repeat(until.lengths > 0, row_ids.lengths)
     stands[tells] = ~until.given
@@ -103,10 +107,10 @@ def _refused(segments: pa.Table, sign: int) -> pa.Table:
 
 
 def past_balance(segments: pa.Table) -> pa.Array:
-    """Entities of which retention lets deltas go while their chain skips some: which of these went is not told.
+    """The entities whose chain skips deltas while retention drops some; it is unknown if skipped ones were dropped.
 
     Args:
-        segments: the attempt's: the columns entity, dropped, refusals.
+        segments: the segments of the attempt: the columns entity, dropped, refusals.
     """
     marked = segments.select(["entity", "dropped"])
     marked = marked.append_column("skips", pa.array((lengths(segments["refusals"]) > 0).astype(np.int32)))
@@ -116,8 +120,9 @@ def past_balance(segments: pa.Table) -> pa.Array:
 
 
 def weighed(updates: pa.Table, refused: pa.Table) -> pa.Table:
-    """The updates behind refused deltas, with `diff` times the delta's sign: those of segments that were replaced as
-    far as the run does not touch them.
+    """The updates behind refused deltas, with their `diff` multiplied by the sign of the delta.
+
+    Updates of deltas with sign -1 are left out if the run touches them.
 
     Args:
         updates: the columns entity, row_id, diff, touches and others.

@@ -1,4 +1,4 @@
-"""What is wrong with chunks: each judged by itself, and row ids that several hold."""
+"""Faults of chunks: those of a chunk by itself, and row ids that several chunks have."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .lists import Lists, lengths
 from .sums import Adds
 
 CHUNK = ("chunk_id", "entity", "seq_no", "landing")
-"""What tells a chunk to a reader."""
+"""The columns by which a reader recognises a chunk."""
 
 
 def judge_chunks(chunks: pa.Table, *, timelines: Sequence[str], arrays: Sequence[str], place_bits: int) -> Adds:
-    """Per chunk what it adds to the measures of bronze.
+    """The amount that each chunk adds to the measures of bronze.
 
     Args:
         chunks: rows of a table of chunks.
         timelines: names of the columns `t_`, `min_`, `max_`, `sorted_`.
-        arrays: columns of lists that have one element a row, or are null.
-        place_bits: a row id's bits below its drop's number.
+        arrays: columns of lists; a list has one element per row of its chunk, or is null.
+        place_bits: the number of bits of a row id below the number of its drop.
     """
     counted, has_count = numbers(chunks["rows"]), present(chunks["rows"])
     row_ids, times = Lists.of(chunks["row_ids"]), Lists.of(chunks["event_times"])
@@ -54,7 +54,7 @@ def judge_chunks(chunks: pa.Table, *, timelines: Sequence[str], arrays: Sequence
 
 
 def _loose(chunks: pa.Table, lo: str, hi: str, times: Lists) -> Flags:
-    """Whether a bound is not that of the times, or there is one of none."""
+    """Flags of the chunks with a bound that is missing, is not that of the times, or is given without times."""
     least, greatest, any_time = times.bounds()
     found = np.zeros(len(any_time), np.bool_)
     for column, bound in ((lo, least), (hi, greatest)):
@@ -64,12 +64,14 @@ def _loose(chunks: pa.Table, lo: str, hi: str, times: Lists) -> Flags:
 
 
 def repeated_row_ids(tables: Iterable[pa.Table]) -> pa.Table:
-    """The row ids that come more than once in one landing, or go more than once: `row_id`, `times`, and the columns
-    CHUNK of one of their chunks. Of two landings, the later one may take back what the earlier one brought.
+    """The row ids that come more than once in one landing, or go more than once in one landing.
+
+    The columns are `row_id`, `times`, and CHUNK of one of the chunks. A later landing may take back a row that an
+    earlier one brought, so ids of different landings are no repeats.
 
     Args:
-        tables: the columns CHUNK, `diff`, `row_ids` of chunks, some at a time; gone through once more if an id is
-            there several times.
+        tables: the columns CHUNK, `diff` and `row_ids` of chunks, some chunks at a time. They are read a second time
+            if an id occurs several times.
     """
     met_again = repeated(np.concatenate([Lists.of(table["row_ids"]).values for table in tables]))
     chunks = pa.concat_tables(tables if met_again.size else islice(tables, 0, 1))
@@ -90,5 +92,5 @@ def repeated_row_ids(tables: Iterable[pa.Table]) -> pa.Table:
 
 
 def judge_repeats(repeats: pa.Table) -> Adds:
-    """How many copies there are beyond the first."""
+    """The number of copies of each row id beyond the first one."""
     return {"repeated_row_ids": numbers(repeats["times"]) - 1}

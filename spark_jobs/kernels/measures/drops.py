@@ -1,4 +1,4 @@
-"""What chunks tell of the drops that their rows are of: how many are late, by how much, and which lack values."""
+"""Measures of drops, from the chunks of their rows: late rows, the greatest lateness, and missing values."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ Key = tuple[int, int]
 
 @dataclass
 class DropChange:
-    """What a landing changed of a drop: rows come less gone, in all, with an event time before the drop, and per column
-    without a value. `late_by_max` are the microseconds from the least event time of those that came to the drop's
-    start, 0 where none came before it."""
+    """The change that a landing made to a drop, in rows come less gone.
+
+    `late_rows` counts the rows with an event time before the drop, `nulls` the rows without a value, per column.
+    `late_by_max` is the time from the least event time of the rows that came to the start of the drop, in
+    microseconds; 0 if no row is late."""
 
     late_rows: int = 0
     late_by_max: int = 0
     nulls: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: DropChange) -> None:
-        """Take in what another part of the landing says of the drop."""
+        """Add the change that another part of the landing made to the drop."""
         self.late_rows += other.late_rows
         self.late_by_max = max(self.late_by_max, other.late_by_max)
         self.nulls = {
@@ -36,12 +38,12 @@ class DropChange:
 
 
 def drop_changes(chunks: pa.Table, columns: Sequence[str], drops: Drops) -> dict[Key, DropChange]:
-    """What these chunks tell, each of one landing and one drop.
+    """The change of each drop by each landing, by (landing, drop); each chunk is of one landing and one drop.
 
     Args:
         chunks: rows of a table of chunks.
-        columns: names of the lists `c_<column>` whose missing values are counted; a missing list lacks all.
-        drops: of the source.
+        columns: names of the lists `c_<column>` whose missing values are counted; a missing list lacks all values.
+        drops: the drops of the source.
     """
     drop, landing, diff = (numbers(chunks[name]) for name in ("seq_no", "landing", "diff"))
     times, lo_us = Lists.of(chunks["event_times"]), drops.starts(numbers(chunks["seq_no"]))
@@ -61,7 +63,7 @@ def drop_changes(chunks: pa.Table, columns: Sequence[str], drops: Drops) -> dict
 
 
 def _nulls(column: pa.ChunkedArray, counted: Ints) -> Ints:
-    """Per chunk how many of its rows have no value."""
+    """Per chunk, the number of its rows without a value."""
     lists = column.combine_chunks()
     sizes = lengths(column)
     missing = lists.flatten().is_null().to_numpy(zero_copy_only=False)

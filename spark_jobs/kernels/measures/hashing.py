@@ -1,4 +1,4 @@
-"""Things told apart by a hash of 64 bits of what identifies them, and spread over shares by it."""
+"""Hashes of 64 bits, by which things are told apart and spread over shares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NULL = np.uint64(0x9E3779B97F4A7C15)
 
 
 def hashes(columns: Sequence[pa.ChunkedArray]) -> Hashes:
-    """Per row a hash of the columns' values together; nulls are equal. Two things share one once in 10^19."""
+    """Per row, one hash of the values of all columns; nulls are equal. Two things share a hash once in 10^19."""
     together = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
         together = _mixed(together * np.uint64(3) + _of_values(column.combine_chunks()))
@@ -23,12 +23,12 @@ def hashes(columns: Sequence[pa.ChunkedArray]) -> Hashes:
 
 
 def in_share(column: pa.ChunkedArray, share: int, shares: int) -> Flags:
-    """Which rows are in this one of the shares; equal values are in one, null in some one."""
+    """Flags of the rows in the share numbered `share` of `shares`; rows of equal values (or null) share one."""
     return hashes([column]) % np.uint64(shares) == np.uint64(share)
 
 
 def _mixed(numbers: Hashes) -> Hashes:
-    """Numbers whose bits all depend on all bits of these, one to one (the finalizer of SplitMix64)."""
+    """The numbers with their bits mixed, one to one: each bit depends on all (the finalizer of SplitMix64)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))
@@ -50,13 +50,15 @@ def _of_values(array: pa.Array) -> Hashes:
 
 
 def bag(table: pa.Table) -> tuple[int, int]:
-    """How many rows, and the sum of their hashes: equal for equal rows in any order, each as often as it stands. Lists
-    and structs count by their elements, floating point numbers by their bits, any NaN as one."""
+    """The number of rows, and the sum of their hashes modulo 2^64: equal for the same rows in any order.
+
+    A row counts as often as it occurs. Lists and structs are hashed by their elements, floating point numbers by their
+    bits; all NaNs are equal."""
     return (table.num_rows, int(row_hashes(table).sum(dtype=np.uint64))) if table.num_rows else (0, 0)
 
 
 def row_hashes(table: pa.Table) -> Hashes:
-    """Per row a hash of all columns, which are taken by their names; there must be rows."""
+    """Per row, a hash of all columns, in the order of their names. The table must have rows."""
     together = np.zeros(table.num_rows, np.uint64)
     for name in sorted(table.column_names):
         together = _mixed(together * np.uint64(3) + _of_any(table[name].combine_chunks()))

@@ -1,4 +1,4 @@
-"""Whether a whole history table says of each thing, a window or a state, one version after the other."""
+"""Faults of a whole history table, in which each thing (a window or a state) has one version after the other."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FAULTS = (
 
 
 def judge_history(rows: pa.Table, identity: Sequence[str], times: Ints, *, whole: bool) -> Ints:
-    """Per row of a history 0, or 1 + the place in `FAULTS` of what is wrong with it.
+    """Per row of a history: 0, or 1 + the index of its fault in `FAULTS`.
 
     Args:
-        rows: `identity`, era, known_from, known_to, revision.
-        identity: columns that tell two things apart.
-        times: the times that changes carry, ascending, in microseconds.
-        whole: no version has gone for good.
+        rows: the columns of `identity`, and era, known_from, known_to, revision.
+        identity: the columns that tell two things apart.
+        times: the times at which something was published, ascending, in microseconds.
+        whole: True if the history still has every version, from the first one on.
     """
     faults = np.zeros(rows.num_rows, np.int64)
     if rows.num_rows == 0:
@@ -55,7 +55,7 @@ def judge_history(rows: pa.Table, identity: Sequence[str], times: Ints, *, whole
 
 
 def _once(version: Ints, closes: Flags, stands: Flags) -> Flags:
-    """Which versions stand, and have one row that closes them."""
+    """Flags of the rows whose version has a standing row, and exactly one row that closes it."""
     n = int(version.max()) + 1
     standing, closing = (np.bincount(version[of], minlength=n) for of in (stands, closes))
     return ((standing > 0) & (closing == 1))[version]

@@ -1,4 +1,4 @@
-"""A column of lists as numpy sees it: the elements of all lists one after another, and where each list begins."""
+"""A column of lists as numpy arrays: the elements of all lists one after another, and the length of each list."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Lists:
-    """Lists of whole numbers or times. `values`: 0 for null elements, which `given` tells. A null list has no
-    elements."""
+    """Lists of whole numbers or times.
+
+    `values` has 0 for a null element, and `given` is False there. A null list has no elements."""
 
     present: Flags
     lengths: Ints
@@ -25,7 +26,7 @@ class Lists:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> Lists:
-        """Of a column of lists of whole numbers or times."""
+        """The lists of a column of lists of whole numbers or times."""
         lists = column.combine_chunks()
         elements = pc.list_flatten(lists)
         given = pc.is_valid(elements).to_numpy(zero_copy_only=False)
@@ -34,17 +35,17 @@ class Lists:
 
     @property
     def owners(self) -> Ints:
-        """Per element the place of its list."""
+        """Per element, the index of its list."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     def count(self, of_elements: Flags) -> Ints:
-        """Per list how many of its elements are marked."""
+        """Per list, the number of its elements that are marked."""
         ends = np.cumsum(self.lengths)
         before = np.concatenate(([0], np.cumsum(of_elements)))
         return before[ends] - before[ends - self.lengths]
 
     def bounds(self) -> tuple[Ints, Ints, Flags]:
-        """Per list its least and its greatest value, and whether it has any; nulls are left out."""
+        """Per list, its least value, its greatest value, and True if it has any; nulls are left out."""
         any_given = self.count(self.given) > 0
         least, greatest = np.zeros(len(any_given), np.int64), np.zeros(len(any_given), np.int64)
         filled = self.lengths > 0
@@ -55,7 +56,7 @@ class Lists:
         return least, greatest, any_given
 
     def falls(self, *, or_stays: bool = False) -> Flags:
-        """Per list whether a value is less than the one before it (`or_stays`: or equal to it); nulls are left out."""
+        """Per list, True if a value is less than the one before it (`or_stays`: or equal to it), nulls left out."""
         values, owners = self.values[self.given], self.owners[self.given]
         lower = values[1:] <= values[:-1] if or_stays else values[1:] < values[:-1]
         found = np.zeros(len(self.lengths), np.bool_)
@@ -64,5 +65,5 @@ class Lists:
 
 
 def lengths(column: pa.ChunkedArray) -> Ints:
-    """Per list how many elements it has; 0 for null."""
+    """Per list, the number of its elements; 0 for null."""
     return pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64()).combine_chunks().to_numpy()

@@ -1,4 +1,4 @@
-"""What is wrong with the states that an attempt wrote, and how their sums go with those of the rows."""
+"""Faults of the states that an attempt wrote, and the balance of their sums with those of the rows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .sums import Adds, Scaled
 from .versions import at_wrong_time
 
 BALANCE = "balance_of_"
-"""Prefix of the measure of one additive component: what states gained less what the rows add."""
+"""Prefix of the measure of an additive component: the sum that states gained less the sum that rows add."""
 
 OVERFLOWN = "states_with_overflown_sums"
-"""Measure of the states of which a sum is null, because it does not fit into its type."""
+"""Measure: the states with a sum that is null, because it does not fit into its type."""
 OVERFLOWN_BEFORE = "closed_states_with_overflown_sums"
-"""The same of the states that an attempt closes."""
+"""Measure: the same, among the states that an attempt closes."""
 
 Components = Mapping[str, str | int]
 """Additive components by name: the column that a row adds, or the constant."""
@@ -30,16 +30,16 @@ Components = Mapping[str, str | int]
 def judge_states(
     states: pa.Table, *, vector: str, named: bool, width: int | None, reached_us: int, known_from_us: int, sums: bool
 ) -> Adds:
-    """Per state what it adds to the measures of gold.
+    """The amount that each state adds to the measures of gold.
 
     Args:
         states: rows of the table of states that an attempt wrote.
         vector: the column of the state's values.
-        named: whether components have names.
-        width: how many there are; None: as many as the state has flags.
-        reached_us: deltas at or beyond it are in no state.
-        known_from_us: the time that every change of the publication carries.
-        sums: the values are sums, of which one that does not fit is null.
+        named: True if components have names.
+        width: the number of components; None: the number of the state's flags.
+        reached_us: a time in microseconds; no state may have a delta at or beyond it.
+        known_from_us: the time of every change of the publication, in microseconds.
+        sums: True if the values are sums; a sum that does not fit into its type is null.
     """
     live = are(states["era"], LIVE)
     beyond = overflown(states[vector]) if sums else np.zeros(states.num_rows, np.bool_)
@@ -58,7 +58,7 @@ def judge_states(
 
 
 def overflown(vectors: pa.ChunkedArray) -> Flags:
-    """Which vectors of sums have a null."""
+    """Flags of the vectors of sums that have a null."""
     parts = vectors.combine_chunks()
     absent = pc.is_null(pc.list_flatten(parts)).to_numpy(zero_copy_only=False)
     owners = pc.list_parent_indices(parts).to_numpy(zero_copy_only=False)
@@ -66,13 +66,16 @@ def overflown(vectors: pa.ChunkedArray) -> Flags:
 
 
 def gains(rows: pa.Table, *, everything: bool) -> Ints:
-    """What a row of an attempt counts in a sum over all that is published; `everything`: all of it is written anew."""
+    """The weight of each row of an attempt in a sum over everything that is published: 1 for a live row.
+
+    A row that closes another one weighs -1, or 0 with `everything`: then the attempt writes all rows anew."""
     return np.where(are(rows["era"], LIVE), 1, 0 if everything else -1)
 
 
 def gained_by_states(states: pa.Table, *, everything: bool, components: Sequence[str], deltas: bool) -> Adds:
-    """What the states of an attempt add to the balance of each component (`components`, in the order of the vector),
-    and with `deltas` to the deltas in states."""
+    """The values that the states of an attempt add to the balance of each component.
+
+    `components` are in the order of the vector. With `deltas`, also the number of deltas that the states add."""
     by = gains(states, everything=everything)
     vectors = Lists.of(states["ints"]) if components else None
     adds: dict[str, Ints | Scaled] = {}
@@ -86,7 +89,7 @@ def gained_by_states(states: pa.Table, *, everything: bool, components: Sequence
 
 
 def gained_by_rows(rows: pa.Table, *, components: Components, sign: int = -1) -> Adds:
-    """What rows that came (diff 1) or went (-1) add to each component's balance: `sign` times their value."""
+    """The values that rows add to the balance of each component: their value, times `sign`, times their diff."""
     by = sign * numbers(rows["diff"])
     return {
         f"{BALANCE}{component}": Scaled(
@@ -99,15 +102,16 @@ def gained_by_rows(rows: pa.Table, *, components: Components, sign: int = -1) ->
 def off_their_row(
     of_states: Iterable[pa.Table], of_rows: Iterable[pa.Table], *, vector: str, told: Sequence[str], single: bool
 ) -> pa.Table:
-    """The states whose last delta is one of the rows and which say something else than it: entity, at_delta, the
-    `state` and what it is `told`.
+    """The states that differ from the row that is their last delta.
+
+    The columns are entity, at_delta, `state` (the values of the state) and `told` (those of the row).
 
     Args:
         of_states: the columns entity, at_delta and `vector`, some states at a time.
-        of_rows: the columns row_id and `told`, which have the state's values in its order.
+        of_rows: the columns row_id and those named in `told`.
         vector: a column of lists of numbers.
-        told: the rows' columns, in the vector's order.
-        single: whether the state holds what the row's values round to as 32-bit numbers.
+        told: the columns of the rows that have the values of the state, in the order of the vector.
+        single: True if states have the values of rows rounded to 32-bit numbers.
     """
     states, rows = pa.concat_tables(of_states), pa.concat_tables(of_rows)
     row_ids, last = numbers(rows["row_id"]), numbers(states["at_delta"], -1)
@@ -129,7 +133,7 @@ def off_their_row(
 
 
 def _same(one: pa.Array, other: pa.Array) -> Flags:
-    """Whether lists are equal; 0.0 and -0.0 are."""
+    """Flags of the lists that are equal to the other list at the same place; 0.0 equals -0.0."""
     if pa.types.is_floating(one.type.value_type):
         one, other = (_without_negative_zero(lists) for lists in (one, other))
     return same_values(pa.chunked_array([one]), pa.chunked_array([other]))
@@ -148,5 +152,5 @@ def _typed(column: pa.Array, kind: pa.DataType, single: bool) -> pa.Array:
 
 
 def judge_off_their_row(states: pa.Table) -> Adds:
-    """One for each."""
+    """One for each state that differs from its row; see `off_their_row`."""
     return {"states_off_their_row": np.ones(states.num_rows, np.bool_)}

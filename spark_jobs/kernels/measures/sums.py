@@ -1,4 +1,4 @@
-"""What rows add to measures, and the exact sums of it."""
+"""The amounts that rows add to measures, and their exact sums."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOW = np.int64((1 << 32) - 1)
 
 @dataclass(frozen=True)
 class Scaled:
-    """Per row `values` times `by`, a small number: the product may pass 64 bits."""
+    """The amount `values * by` per row; `by` is a small number, and the product may need more than 64 bits."""
 
     values: Ints
     by: Ints
@@ -25,20 +25,20 @@ class Scaled:
 
 
 Addends = Flags | Ints | Scaled
-"""What each row adds to one measure; a flag adds 1."""
+"""The amount that each row adds to one measure; a flag that is set adds 1."""
 Adds = Mapping[str, Addends]
-"""By measure."""
+"""The amounts that each row adds, by the name of the measure."""
 
 
 def both(rows: Any, *, one: Callable[[Any], Adds], other: Callable[[Any], Adds]) -> Adds:
-    """What rows add by one function and by another, to different measures."""
+    """The amounts that `one` and `other` return for the rows, together; they must be of different measures."""
     return {**one(rows), **other(rows)}
 
 
 def total(addends: Addends) -> int:
-    """The exact sum, of up to 2^31 rows where `by` is +1 or -1."""
+    """The exact sum of the amounts, for up to 2^31 rows if `by` is +1 or -1."""
     if isinstance(addends, Scaled):
-        # halves of 32 bits: neither's sum passes 64
+        # halves of 32 bits, so that neither sum passes 64 bits
         high, low = (addends.values >> 32) * addends.by, (addends.values & _LOW) * addends.by
         return (int(high.sum()) << 32) + int(low.sum())
     if addends.dtype == np.bool_:
@@ -47,14 +47,14 @@ def total(addends: Addends) -> int:
 
 
 def taken(addends: Addends, rows: Ints) -> Addends:
-    """What the rows at some places add."""
+    """The amounts that the rows at these places add."""
     if isinstance(addends, Scaled):
         return Scaled(addends.values[rows], addends.by if len(addends.by) == 1 else addends.by[rows])
     return addends[rows]
 
 
 def adding(addends: Addends) -> Ints:
-    """The places of the rows that add anything."""
+    """The places of the rows whose amount is not 0."""
     if isinstance(addends, Scaled):
         return np.flatnonzero((addends.values != 0) & (addends.by != 0))
     return np.flatnonzero(addends)

@@ -1,4 +1,4 @@
-"""What is wrong with updates of a trace: each judged by itself, and such as are there twice."""
+"""Faults of the updates of a trace: those of an update by itself, and updates that occur several times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..plain import Flags, among, holds, numbers, present, repeated
 from .sums import Adds
 
 Interval = tuple[int, int]
-"""First and last time that an update of a batch may have."""
+"""The first and the last time that an update of a batch may have."""
 
 _ALIKE = ("batch", "row_id", "time", "sign", "below_horizon")
 
@@ -20,17 +20,17 @@ _ALIKE = ("batch", "row_id", "time", "sign", "below_horizon")
 def judge_updates(
     updates: pa.Table, *, intervals: Mapping[str, Interval], sealed_us: int, merged: Sequence[str]
 ) -> Adds:
-    """Per update that an attempt wrote what it adds to the measures of the trace.
+    """The amount that each update of an attempt adds to the measures of the trace.
 
     Args:
         updates: the columns batch, time, diff, row_id, entity, event_time, in the order in which a file has them.
-        intervals: of the batches that the attempt may have written to.
-        sealed_us: the seal before the attempt: nothing may be added below it.
-        merged: the batches in which older ones were merged, whose updates are below it.
+        intervals: the intervals of the batches that the attempt may have written to, by batch.
+        sealed_us: the seal before the attempt, in microseconds: no update may be added below it.
+        merged: the batches that are merges of older ones; their updates may be below the seal.
     """
     time, diff, event_time = (numbers(updates[column]) for column in ("time", "diff", "event_time"))
     has_time, has_event_time = present(updates["time"]), present(updates["event_time"])
-    # the last place is that of batches that are none of these
+    # the last place is for all batches without an interval
     names = list(intervals)
     at = pc.fill_null(pc.index_in(updates["batch"], pa.array(names, pa.string())), len(names)).combine_chunks()
     place = at.to_numpy(zero_copy_only=False)
@@ -49,8 +49,9 @@ def judge_updates(
 
 
 def out_of_order(updates: pa.Table) -> Flags:
-    """Which updates belong before the one that they follow, by entity, then event time, then row id, if both are of one
-    batch."""
+    """Flags of the updates that belong before their predecessor, by entity, then event time, then row id.
+
+    Only updates that are of the same batch as their predecessor count."""
     if updates.num_rows < 2:
         return np.zeros(updates.num_rows, np.bool_)
     before, after = updates.slice(0, updates.num_rows - 1), updates.slice(1)
@@ -64,17 +65,17 @@ def out_of_order(updates: pa.Table) -> Flags:
 
 
 def taken_from(updates: pa.Table) -> Adds:
-    """What updates of batches add that others have taken the place of."""
+    """The amounts that the updates of replaced batches add: their diffs, negated."""
     return {"updates_added": -numbers(updates["diff"])}
 
 
 def repeated_updates(tables: Iterable[pa.Table]) -> pa.Table:
-    """The updates of one row, time and sign of which a batch holds several: what tells them, and how many `times`.
+    """The updates that a batch has several times, with the same row, time and sign, and how many `times`.
 
     Args:
         tables: the columns batch, row_id, time, diff, below_horizon, some updates at a time.
     """
-    # nearly always there is one of each row, and no more has to be held
+    # nearly every row id occurs once: only the updates of the other ids are kept in memory
     met_again = pa.array(repeated(np.concatenate([numbers(table["row_id"]) for table in tables])))
     alike = pa.concat_tables(
         table.filter(pc.is_in(pc.fill_null(table["row_id"], 0), value_set=met_again)) for table in tables
@@ -86,5 +87,5 @@ def repeated_updates(tables: Iterable[pa.Table]) -> pa.Table:
 
 
 def judge_repeats(repeats: pa.Table) -> Adds:
-    """One for each update that is there several times."""
+    """One for each update that occurs several times."""
     return {"repeated_updates": np.ones(repeats.num_rows, np.bool_)}

@@ -1,7 +1,7 @@
-"""How the versions of one thing, a window or a state, follow one another in a history.
+"""Checks of the versions of a thing (a window or a state), which follow one another in a history.
 
-Things are told apart by hashes first, which are sorted as numbers. Two things that share one may look like a fault, so
-what looks like one is looked at again as it is.
+At first, things are told apart by their hashes, which are sorted as numbers. Two things that share a hash may look
+like a fault. So the rows of things that show a fault are examined again by their identity.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FAULTS = ("standing", "opened_twice", "closed_of_nothing", "closed_twice")
 
 @dataclass(frozen=True)
 class _Marks:
-    """Per row what is looked at first, as numbers."""
+    """The facts of each row that are looked at first, as numbers."""
 
     things: Hashes
     known_from: Ints
@@ -49,12 +49,12 @@ class _Marks:
 
 
 def faulty_things(tables: Iterable[pa.Table], *, identity: Sequence[str], token: int) -> pa.Table:
-    """`versions_of_things` for the things that show a fault, and perhaps a few more.
+    """`versions_of_things` of the things that show a fault, and perhaps of a few more.
 
     Args:
-        tables: rows as there, some at a time; gone through once more if any shows a fault.
-        identity: as there.
-        token: as there.
+        tables: the rows, some at a time; they are read a second time if a thing shows a fault.
+        identity: as for `versions_of_things`.
+        token: as for `versions_of_things`.
     """
     doubtful = _doubtful(_Marks.together([_Marks.of(table, identity, token) for table in tables]))
     rows = [
@@ -89,10 +89,10 @@ def _doubtful(marks: _Marks) -> Hashes:
 
 
 def _in_company(things: Hashes) -> Ints:
-    """The places of rows that share their thing with others, and perhaps of a few that do not.
+    """The places of the rows that share their thing with other rows, and perhaps of a few others.
 
-    What is sorted is one number a row: the upper bits of its hash, and its place. Of 16 million rows that takes 0.7 s;
-    to sort places by hashes takes 2.3.
+    The function sorts one number per row: the upper bits of its hash, and its place. For 16 million rows that takes
+    0.7 s; to sort places by hashes takes 2.3 s.
     """
     lower = np.uint64((1 << len(things).bit_length()) - 1)
     ordered = things & ~lower
@@ -106,18 +106,21 @@ def _in_company(things: Hashes) -> Ints:
 
 
 def _begins(ordered: npt.NDArray[Any]) -> Flags:
-    """Where runs of equal values begin."""
+    """Flags of the places at which a run of equal values begins."""
     return np.concatenate(([True], ordered[1:] != ordered[:-1]))
 
 
 def versions_of_things(rows: pa.Table, *, identity: Sequence[str], token: int) -> pa.Table:
-    """One row per thing of which the attempt `token` wrote a row: how many versions stand, are opened or closed twice,
-    or are closed without having been opened; the greatest revision that it opened, and that it closed.
+    """One row per thing of which the attempt `token` wrote a row.
+
+    It counts the versions that stand, are opened twice, are closed without having been opened, or are closed twice. It
+    also has the greatest revision that the attempt opened, and the greatest one that it closed.
 
     Args:
-        rows: what a publication over the attempt could show: `identity`, era, known_from, revision, token.
-        identity: columns that tell two things apart. A version of a thing is told by when it was known from.
-        token: the attempt's.
+        rows: the rows that a publication over the attempt could show: the columns of `identity`, and era, known_from,
+            revision, token.
+        identity: the columns that tell two things apart. `known_from` tells the versions of a thing apart.
+        token: the token of the attempt.
     """
     own, live = numbers(rows["token"]) == token, are(rows["era"], LIVE)
     revision = rows["revision"].combine_chunks()
@@ -152,8 +155,10 @@ def _grouped(rows: pa.Table, by: list[str], how: dict[str, str]) -> pa.Table:
 
 
 def judge_versions(things: pa.Table, *, repeated: str) -> Adds:
-    """Things with several standing versions (the measure `repeated`), with a closing of none, without the next
-    revision."""
+    """Flags of the faulty things, per measure.
+
+    A thing has several standing versions (the measure `repeated`), has a closing row without a version to close, or
+    does not have the next revision."""
     standing, *twice_or_none = (numbers(things[column]) for column in _FAULTS)
     opened_twice, of_nothing, closed_twice = (counts > 0 for counts in twice_or_none)
     new, old = numbers(things["new"]), numbers(things["old"])
@@ -166,11 +171,14 @@ def judge_versions(things: pa.Table, *, repeated: str) -> Adds:
 
 
 def at_wrong_time(rows: pa.Table, known_from_us: int) -> Flags:
-    """Whether a row of an attempt is not known from its publication on, or does not end what was known before it.
+    """Flags of the rows of an attempt whose times are not those of the publication.
+
+    A live row must be known from the publication on. A closing row must end at the publication a version that was
+    known before it.
 
     Args:
         rows: the columns era, known_from, known_to.
-        known_from_us: the time that every change of the publication carries.
+        known_from_us: the time of every change of the publication, in microseconds.
     """
     since, until = numbers(rows["known_from"]), numbers(rows["known_to"])
     has_since, has_until, live = present(rows["known_from"]), present(rows["known_to"]), are(rows["era"], LIVE)

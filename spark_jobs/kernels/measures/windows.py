@@ -1,4 +1,4 @@
-"""What is wrong with the windows that an attempt wrote, each judged by itself, and what is due of the updates."""
+"""Faults of the windows that an attempt wrote, each judged by itself, and the rows that are due by the updates."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def judge_windows(
     known_from_us: int,
     balanced: bool,
 ) -> Adds:
-    """Per window what it adds to the measures of silver.
+    """The amount that each window adds to the measures of silver.
 
     Args:
         windows: rows of a table of windows that an attempt wrote.
-        kind: what the windows are.
+        kind: the kind of the windows.
         identity: the columns that tell two windows apart.
         counter: the column, or the path into a struct, with the number of a window's rows; empty if there is none.
-        known_from_us: the time that every change of the publication carries.
-        balanced: whether the rows in the windows come and go as the trace's do.
+        known_from_us: the time of every change of the publication, in microseconds.
+        balanced: True if the rows in the windows come and go as those of the trace do.
     """
     live = are(windows["era"], LIVE)
     has_bounds = present(windows["window_start"]) & present(windows["window_end"])
@@ -56,5 +56,5 @@ def judge_windows(
 
 
 def diffs(rows: pa.Table, *, measure: str, times: int = 1) -> Adds:
-    """The rows' column diff, `times` over."""
+    """The column diff of the rows, multiplied by `times`, as the amounts of `measure`."""
     return {measure: numbers(rows["diff"]) * times}
