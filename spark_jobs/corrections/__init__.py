@@ -1,8 +1,8 @@
 """Corrections: late data and backfills become small, exact diffs.
 
-`CodedCorrections` takes integer codes of rows. The workers that restate windows, and the states of chains, put what is
-desired (+) and what is published (−) through one; what it has left is what a run writes (`kernels.comparison`).
-`CorrectionBuffer` is its face for data of any type, for programs of your own: no run uses it. Neither needs Spark.
+`CodedCorrections` takes integer codes of rows. The workers that restate windows, and the states of chains, insert the
+desired rows (+) and the published rows (−); a run writes the rows that are left (`kernels.comparison`).
+`CorrectionBuffer` is the interface for data of any type, for programs of your own: no run uses it. Neither needs Spark.
 """
 
 from spark_jobs.kernels.corrections.buffer import CodedCorrections

@@ -1,17 +1,17 @@
 """Dense chunks of rows: batching, storing, splitting, merging, compacting, collecting and querying them.
 
-One verb, one module:
+Each module has one task:
 
-    checks, rows     what callers may hand in; one row
+    checks, rows     checks of arguments; a row
     model            chunks: dense columns with min, max and a sorted flag per timeline
     batcher          rows in, chunks out
-    columns          the same for a whole Arrow table at once, without a Python loop over rows
-    split, merge     one chunk into pieces; a new chunk with one neighbour
-    query            what one chunk answers: binary search when sorted, a scan when not
-    interval_index   the interval tree;  index: where the chunks of a store are
-    write, reads, summary   what a store does and answers
-    newest_first     latest-at over chunks that lie elsewhere, read a few at a time
-    gc, compaction   plans: what to drop; what to rewrite
+    columns          the batcher for a whole Arrow table at once, without a Python loop over rows
+    split, merge     splitting a chunk into pieces; merging a new chunk with a neighbour
+    query            queries of a single chunk: binary search if it is sorted, otherwise a scan
+    interval_index   the interval tree;  index: the catalog of a store's chunks
+    write, reads, summary   changes, queries and listings of a store
+    newest_first     latest-at over chunks that are stored elsewhere and read a few at a time
+    gc, compaction   choosing the chunks to drop; rewriting chunks into fewer
     store            the in-memory store
     naive            the slow, obvious twin of batcher and store
 

@@ -1,8 +1,8 @@
 """Batching rows into chunks.
 
-Per entity, rows wait until a limit is reached (rows, else bytes, both tested after the row is added, so a flush may
-exceed them), or until a tick, a flush or a shutdown flushes all entities. Flushed rows are put into ascending row id,
-grouped by their set of timelines, then by datatypes, then cut:
+The rows of an entity wait until a limit of rows or bytes is reached, or until a tick, a flush or a shutdown flushes all
+entities. The limits are tested with the new row, so a flush may exceed them. Flushed rows are sorted by ascending row
+id, grouped by their set of timelines, then by datatypes, then cut:
 
 - before a row, when the piece has `max_rows_if_unsorted` rows or more and is already unsorted on some timeline. A
   sorted piece grows without limit, and the row that breaks its order still joins it, unless
@@ -10,8 +10,8 @@ grouped by their set of timelines, then by datatypes, then cut:
 
 A flush by a limit, or by hand, suppresses the next tick for all entities. There is no clock here: the caller ticks.
 
-Every call is all or nothing: rows stop waiting when the chunks of all of them are there. What no chunk could hold is
-refused when it is pushed, so that a bad row does not stand in the way of a later flush.
+Every call is all or nothing: rows wait until the chunks of all of them have been made. A row that no chunk could store
+is refused when it is pushed, so that it does not block a later flush.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from spark_jobs.kernels.chunks.rows import Row
 
 
 def chunk_name(entity: str, rows: list[Row]) -> str:
-    """The id of a batched chunk: the same rows always get the same id, and chunks that share no row never share one."""
+    """The id of a batched chunk: the same rows always get the same id, and chunks without a common row differ in it."""
     return f"{entity}#{rows[0].row_id}-{rows[-1].row_id}/{len(rows)}"
 
 
 class ChunkBatcher:
-    """Collects rows per entity and gives them back as chunks.
+    """Collects rows per entity and returns them as chunks.
 
     Args:
         config: limits; see `BatcherConfig`.
-        name_chunk: gives the id of a chunk from its entity and rows.
+        name_chunk: returns the id of a chunk from its entity and rows.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ChunkBatcher:
         self._skip_next_tick = False
 
     def update_config(self, **changes: Any) -> None:
-        """Change these settings only; pending rows stay and the limits are looked at again at the next push.
+        """Change these settings only. Pending rows stay; the new limits are tested at the next push.
 
         Raises:
             ParameterError: there is no such setting, or it can't have this value.
@@ -65,7 +65,7 @@ class ChunkBatcher:
         self.config = replace(self.config, **changes)
 
     def push(self, entity: str, row: Row) -> list[Chunk]:
-        """Add a row; the entity's chunks if that reaches a limit, else nothing.
+        """Add a row. Returns the chunks of the entity if that reaches a limit, else an empty list.
 
         Raises:
             DuplicateRow: a row of this id waits already for this entity.
@@ -114,7 +114,7 @@ class ChunkBatcher:
         return chunks
 
     def snapshot(self) -> Any:
-        """Everything that a later answer can depend on, as plain comparable values."""
+        """All state on which a later answer can depend, as plain comparable values."""
         pending = {entity: list(pending.rows.values()) for entity, pending in self._pending.items()}
         return self.config, pending, self._skip_next_tick
 
@@ -127,7 +127,7 @@ class ChunkBatcher:
 
 @dataclass(slots=True)
 class _Pending:
-    """Rows of one entity that wait, by id in the order in which they came, and their size."""
+    """The waiting rows of one entity, by id in the order in which they came, and their size in bytes."""
 
     rows: dict[int, Row] = field(default_factory=dict)
     size_bytes: int = 0

@@ -1,9 +1,9 @@
-"""Checks of what callers hand in: each gives the value in its plain form or refuses it by name.
+"""Checks of arguments: each returns the value in its plain form, or refuses it by its name.
 
-A whole number is a Python or numpy integer; a boolean is none, and neither is 1.0. A time is a whole number of 64
-signed bits. A name (of an entity, timeline, component, datatype or chunk) is a string.
+A whole number is a Python or numpy integer; a boolean is none, and 1.0 is none. A time is a whole number of 64 signed
+bits. A name (of an entity, timeline, component, datatype or chunk) is a string.
 
-`what` and `parts` say what a value is, as `what.format(*parts)`; nothing is formatted for a value that is accepted.
+`what.format(*parts)` names the value in a refusal; it is not computed for a value that is accepted.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def time(value: object, what: str, *parts: object) -> int:
 
 
 def check_mapping(value: object, what: str, *parts: object) -> None:
-    """Refuse what is not a mapping from names.
+    """Refuse a value that is not a mapping from names.
 
     Raises:
         ParameterError: it is no mapping, or one of its keys is no string.
@@ -70,20 +70,20 @@ def check_mapping(value: object, what: str, *parts: object) -> None:
 
 
 def check_name(value: object, what: str, *parts: object) -> None:
-    """Refuse what is not a string.
+    """Refuse a value that is not a string.
 
     Raises:
-        ParameterError: it is not.
+        ParameterError: the value is not a string.
     """
     if not isinstance(value, str):
         _refuse("a string", what, value, *parts)
 
 
 def check_names(**names: object) -> None:
-    """Refuse those that are not strings.
+    """Refuse values that are not strings; the keywords name the values.
 
     Raises:
-        ParameterError: one of them is not.
+        ParameterError: one of the values is not a string.
     """
     for what, value in names.items():
         if not isinstance(value, str):
@@ -91,10 +91,10 @@ def check_names(**names: object) -> None:
 
 
 def names(values: object, what: str) -> list[str]:
-    """Several names.
+    """The values as a list of names.
 
     Raises:
-        ParameterError: it is no collection of strings; a single string is none either.
+        ParameterError: it is no collection of strings (a single string is none).
     """
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         _refuse("a list of strings", what, values)
@@ -116,20 +116,20 @@ def time_range(value: object, what: str, *parts: object) -> tuple[int, int]:
 
 
 def check_kind(value: object, kind: type, what: str) -> None:
-    """Refuse what is not of a class.
+    """Refuse a value that is not an instance of `kind`.
 
     Raises:
-        ParameterError: it is not.
+        ParameterError: the value is not an instance of `kind`.
     """
     if not isinstance(value, kind):
         _refuse(f"a {kind.__name__}", what, value)
 
 
 def check_flag(value: object, what: str) -> None:
-    """Refuse what is not a boolean.
+    """Refuse a value that is not a boolean.
 
     Raises:
-        ParameterError: it is not.
+        ParameterError: the value is not a boolean.
     """
     if not isinstance(value, bool):
         _refuse("true or false", what, value)

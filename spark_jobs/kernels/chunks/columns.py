@@ -5,12 +5,12 @@ Input: sorted by entity, then ascending row id. Output, one row per chunk, lists
     entity                     as in the input
     num_rows                   int32
     row_ids                    list<int64>
-    time_T                     list of the timeline's type, per timeline T; null where the chunk's rows are not on T
-    min_T, max_T, sorted_T     its tight bounds and whether it never decreases in row-id order; null likewise
-    data_C                     list of the component's type, per component C; null where no row has a value
+    time_T                     list of the timeline's type, per timeline T; null if the chunk's rows are not on T
+    min_T, max_T, sorted_T     its tight bounds, and true if it never decreases in row-id order; null likewise
+    data_C                     list of the component's type, per component C; null if no row has a value
 
 The cuts are those of `ChunkBatcher` with `keep_sparse_rows`: a column has one datatype, rows that lack a component stay
-with the others, and no row is left out, whatever it lacks. Cost: O(rows * columns), one sort if timeline sets mix.
+with the others, and no row is left out. Cost: O(rows * columns), and one sort if rows differ in their timelines.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from spark_jobs.kernels.chunks.cuts import NO_LIMIT, flush_segments, piece_start
 from spark_jobs.kernels.chunks.errors import UnsortedRows
 
 _MAX_TIMELINES = 62
-"""A row's set of timelines is one bit per timeline of an int64."""
+"""The greatest number of timelines: the set of a row's timelines is an int64 with one bit per timeline."""
 
 _BYTE_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkLayout:
-    """Names of the input's columns.
+    """The names of the columns of the input.
 
     Args:
         entity: column of the entity, never null.
@@ -60,7 +60,7 @@ def chunk_columns(
     components: Sequence[str],
     config: BatcherConfig,
 ) -> pa.Table:
-    """The chunks of a sorted table; see the module for both forms and `ChunkLayout` for the names.
+    """The chunks of a sorted table; see the module for input and output, and `ChunkLayout` for the names.
 
     Raises:
         UnsortedRows: row ids don't ascend within an entity.
@@ -81,9 +81,9 @@ def chunk_columns(
 def chunk_batches(
     batches: Iterable[pa.RecordBatch | pa.Table], *, layout: ChunkLayout, config: BatcherConfig
 ) -> Iterator[pa.Table]:
-    """The same chunks as `chunk_columns` of all batches together, in whatever batches the sorted rows come.
+    """The chunks that `chunk_columns` makes of all batches together; the sorted rows may come in any batches.
 
-    Only the rows of the last, unfinished flush of the last entity wait for the next batch, so memory depends on the
+    Only the rows of the last, unfinished flush of the last entity wait for the next batch. So memory depends on the
     batch size and the flush limits, not on the number of rows.
     """
     waiting: pa.Table | None = None
@@ -149,7 +149,7 @@ def _check_layout(table: pa.Table, layout: ChunkLayout) -> None:
 
 
 def _entity_runs(table: pa.Table, layout: ChunkLayout) -> np.ndarray:
-    """A number per row that changes where the entity does; refuses row ids that don't ascend within an entity."""
+    """A number per row that changes with the entity. Raises UnsortedRows if row ids don't ascend within an entity."""
     codes = table[layout.entity].combine_chunks().dictionary_encode().indices.to_numpy()
     row_ids = table[layout.row_id].to_numpy()
     if ((codes[1:] == codes[:-1]) & (row_ids[1:] <= row_ids[:-1])).any():
@@ -169,7 +169,7 @@ def _segments(table: pa.Table, layout: ChunkLayout, runs: np.ndarray, config: Ba
 
 
 def row_sizes(table: pa.Table, layout: ChunkLayout) -> np.ndarray:
-    """Bytes per row: 8 for the row id and per time, the width or length of each component's value, 0 for null."""
+    """Bytes per row: 8 for the row id, 8 per time, the width or length of each component's value, 0 for null."""
     sizes = np.full(table.num_rows, 8, dtype=np.int64)
     for name in (*layout.timelines, *layout.components):
         column = table[name]
@@ -188,8 +188,7 @@ def _value_sizes(column: pa.ChunkedArray) -> np.ndarray | int:
 
 
 def _grouped(table: pa.Table, timelines: Sequence[str], segments: np.ndarray) -> tuple[pa.Table, np.ndarray]:
-    """The table with rows of one segment and one set of timelines side by side, and a number per row for these
-    groups."""
+    """The table with the rows of the same segment and timelines side by side, and the number of its group per row."""
     if not any(table[name].null_count for name in timelines):
         return table, segments
     sets = np.zeros(table.num_rows, dtype=np.int64)

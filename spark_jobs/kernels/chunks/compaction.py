@@ -1,10 +1,10 @@
-"""Compaction to convergence: fewer chunks, the same rows, and a second run that changes nothing.
+"""Compaction to convergence: it makes fewer chunks of the same rows, and a second run changes nothing.
 
-A pass inserts every chunk anew, by least row id. Its result is taken only if it has fewer chunks, or if the chunks
-before it exceeded a limit and had to be split; otherwise the chunks stay exactly as they were. So the number of
-chunks falls from pass to pass, and once a pass brings nothing, no later one does.
+A pass inserts every chunk anew, by least row id. Its result is used only if it has fewer chunks, or if a chunk before
+the pass exceeded a limit and had to be split. Otherwise the chunks stay exactly as they were. So the number of chunks
+falls from pass to pass, and after a pass without gain no later pass has any.
 
-Time locality: a pass merges neighbours only, as a write does, and never above the limits; a chunk is not rebuilt from
+Time locality: a pass merges neighbours only, as a write does, and never above the limits. So a chunk is not built from
 rows that are far apart in time.
 """
 
@@ -17,7 +17,7 @@ from spark_jobs.kernels.chunks.write import reinserted
 
 
 def compacted(catalog: Catalog, config: StoreConfig, passes: int) -> Catalog:
-    """The catalog after a first pass and at most `passes` further ones; the argument itself if nothing can be won."""
+    """The catalog after a first pass and at most `passes` further ones; the argument itself if no pass has a gain."""
     for number in range(passes + 1):
         anew = reinserted(catalog, config)
         fewer = len(anew.stored) < len(catalog.stored)

@@ -1,4 +1,4 @@
-"""Every limit of the batcher and the store, with its unit and the reason for its default.
+"""The limits of the batcher and the store, each with its unit and the reason for its default.
 
 Limits are inclusive: a chunk *at* a limit is within it. Bytes are the sum of the rows' own sizes, without overhead.
 """
@@ -13,27 +13,27 @@ from spark_jobs.kernels.chunks import checks
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """When the store splits an inserted chunk and when it merges one with a neighbour.
+    """The limits by which the store splits an inserted chunk, or merges it with a neighbour.
 
-    For splitting, a limit of 0 is off. For merging on write nothing is within a limit of 0, so `StoreConfig.off()`
-    neither splits nor merges.
+    For splitting, a limit of 0 is off. For merging on write, no chunk is within a limit of 0. So a store with
+    `StoreConfig.off()` neither splits nor merges.
     """
 
     max_bytes: int = 12 * 8 * 4096
     """384 KiB: `max_rows` rows of twelve 8-byte columns, so that on plain numeric data both limits bite together."""
 
     max_rows: int = 4096
-    """Fixed costs per chunk are spread thin enough: what more rows would save is below 1 % of a 12-column chunk, while
-    every merge on write copies up to this many rows."""
+    """With so many rows, the fixed costs of a chunk are small: more rows would save less than 1 % of a 12-column chunk,
+    while every merge on write copies up to this many rows."""
 
     max_rows_if_unsorted: int = 1024
     """An unsorted chunk is scanned, not searched: at 1,024 rows the scan costs about as much as the index lookup
     before it (some microseconds, see tests/benchmarks/chunks_kernel.py)."""
 
     recheck_merged: bool = False
-    """Refuse a merge whose *result* would have to be split. The reference looks at the candidate alone, so that two
-    sorted chunks may become an unsorted one above `max_rows_if_unsorted`; off by default to answer as the reference
-    does. Compaction needs it to be sure that a second run changes nothing."""
+    """Refuse a merge whose *result* would have to be split. The reference checks the candidate alone, so two sorted
+    chunks may become an unsorted one above `max_rows_if_unsorted`. Off by default, for the same answers as the
+    reference. Compaction needs it, so that a second run changes nothing."""
 
     def __post_init__(self) -> None:
         """Refuse limits that are no whole number of 0 or more, and switches that are neither on nor off."""
@@ -41,7 +41,7 @@ class StoreConfig:
 
     @classmethod
     def off(cls) -> StoreConfig:
-        """Neither split nor merge: what is inserted stays as it is."""
+        """The limits that neither split nor merge: every inserted chunk stays as it is."""
         return cls(max_bytes=0, max_rows=0, max_rows_if_unsorted=0)
 
     def row_limit(self, is_sorted: bool) -> int:
@@ -55,7 +55,7 @@ class StoreConfig:
 
 @dataclass(frozen=True, slots=True)
 class BatcherConfig:
-    """When a batcher flushes an entity's pending rows and where it cuts them into chunks."""
+    """The limits by which a batcher flushes the pending rows of an entity and cuts them into chunks."""
 
     flush_num_rows: int | None = None
     """Flush an entity at this many pending rows; None = no limit, 0 = at every row. No limit by default: a drop is
@@ -65,7 +65,7 @@ class BatcherConfig:
     """Flush an entity at this many pending bytes; None = no limit, 0 = at every row."""
 
     max_rows_if_unsorted: int = 256
-    """A piece that is unsorted on some timeline and has this many rows takes no further row."""
+    """A piece that is unsorted on some timeline and has this many rows or more gets no further row."""
 
     split_before_unsorting: bool = False
     """Cut *before* the row that would unsort a piece of `max_rows_if_unsorted` rows. Without it (as the reference

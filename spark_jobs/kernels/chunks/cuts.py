@@ -1,4 +1,4 @@
-"""Where a run of rows is cut into chunks, as compiled loops over whole columns.
+"""The cuts of runs of rows into chunks, as compiled loops over whole columns.
 
 The rules are those of the batcher (see `batcher`): first flush segments per entity, then, within a segment and a set of
 timelines, the unsorted limit.
@@ -14,11 +14,11 @@ NO_LIMIT = np.iinfo(np.int64).max
 
 @njit(cache=True, nogil=True)
 def flush_segments(entity_runs: np.ndarray, row_bytes: np.ndarray, max_rows: int, max_bytes: int) -> np.ndarray:
-    """Number, ascending, of the flush that each row falls into.
+    """Per row, the number of its flush, ascending.
 
     Args:
-        entity_runs: a value per row that changes where the entity does.
-        row_bytes: size per row.
+        entity_runs: a value per row that changes with the entity.
+        row_bytes: the size of each row in bytes.
         max_rows: a flush happens after the row that reaches this many rows of its entity; `NO_LIMIT` for never.
         max_bytes: the same for bytes.
     """
@@ -40,10 +40,10 @@ def piece_starts(groups: np.ndarray, times: np.ndarray, max_rows_if_unsorted: in
     """True for each row that starts a chunk.
 
     Args:
-        groups: a value per row that changes where the rows must part anyway.
+        groups: a value per row; rows with different values are never in the same chunk.
         times: one row of int64 times per timeline; constant within a group on timelines that the group lacks.
-        max_rows_if_unsorted: a piece with this many rows that is unsorted takes no further row.
-        split_first: such a piece also takes no row that would unsort it.
+        max_rows_if_unsorted: an unsorted piece with this many rows or more gets no further row.
+        split_first: a sorted piece with so many rows gets no row that would unsort it.
     """
     starts = np.empty(len(groups), np.bool_)
     rows = 0

@@ -1,4 +1,4 @@
-"""Refusals of the chunk store: each leaves the store, the batcher and the chunks it was given as they were."""
+"""Refusals of the chunk store: each leaves the store, the batcher and the given chunks as they were."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class UnsortedRows(ChunkError):
 
 
 class DuplicateRow(ChunkError):
-    """A row whose id (fact `row`) a row that waits in the batcher has already."""
+    """A row has the id (fact `row`) of a row that waits in the batcher already."""
 
     code = "duplicate_row"
 
 
 class MixedTimelines(ChunkError):
-    """Rows of one chunk carry different sets of timelines."""
+    """Rows of one chunk have different sets of timelines."""
 
     code = "mixed_timelines"
 

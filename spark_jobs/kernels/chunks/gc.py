@@ -1,10 +1,10 @@
-"""Making room: which whole temporal chunks go, in which order, until enough is freed.
+"""Garbage collection: choosing whole temporal chunks to drop, in an order, until enough bytes are freed.
 
-Order: with `furthest_from` first the chunks on that timeline, the one whose nearest row is furthest from that time
-first; then all others by least row id, oldest first. Guards hold in both passes: chunks named, chunks whose range on
-a timeline meets a protected range, and the holders of the N latest rows of each (entity, timeline, component). Static
-chunks are never collected, though they count in the total of a fraction. Nothing is changed here: the result is a
-plan.
+With `furthest_from`, the chunks on that timeline come first: the chunk whose nearest row is furthest from that time
+leads. All other chunks follow by least row id, oldest first. Protected chunks are dropped in neither pass: chunks that
+are named, chunks whose range on a timeline meets a protected range, and the holders of the N latest rows of each
+(entity, timeline, component). Static chunks are never collected, though they count in the total of a fraction. These
+functions change nothing: the result is a plan.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ class GcOptions:
 
     Args:
         free_bytes: stop once at least this many bytes are freed; None = everything that is not protected.
-        fraction: the same as a share, 0 to 1, of the bytes of all chunks, static ones too, rounded half up.
-            At most one of the two.
+        fraction: the bytes to free as a share, 0 to 1, of the bytes of all chunks, static ones too, rounded half up.
+            Give `free_bytes` or `fraction`, not both.
         protect_latest: keep the holders of the N latest rows per (entity, timeline, component).
         protected_time_ranges: timeline to `[lo, hi]`, both inclusive; a chunk that meets one stays.
-        protected_chunks: ids of chunks that stay; whatever became of an inserted chunk, what holds its rows stays.
+        protected_chunks: ids of chunks that stay. If an inserted chunk has been split or merged, the chunks with its
+            rows stay.
         furthest_from: (timeline, time) to collect away from.
     """
 
@@ -48,7 +49,7 @@ class GcOptions:
     furthest_from: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a fraction outside 0 to 1, two targets at once, and what is of another type."""
+        """Refuse a fraction outside 0 to 1, two targets at once, and values of a wrong type."""
         if self.free_bytes is not None:
             checks.whole_number(self.free_bytes, "free_bytes")
         if self.fraction is not None and not (_is_number(self.fraction) and 0 <= self.fraction <= 1):
@@ -103,7 +104,7 @@ def plan_gc(catalog: Catalog, options: GcOptions) -> list[int]:
 
 
 def candidates(catalog: Catalog, options: GcOptions) -> list[Candidate]:
-    """Every chunk as `choose` looks at it, by least row id; entities don't depend on each other."""
+    """Every chunk with the facts for `choose`, by least row id; entities don't depend on each other."""
     protected = _protected_keys(catalog, options)
     found = []
     for key in catalog.by_first_row():
@@ -116,7 +117,7 @@ def candidates(catalog: Catalog, options: GcOptions) -> list[Candidate]:
 
 
 def choose(found: Iterable[Candidate], options: GcOptions) -> list[Candidate]:
-    """The chunks to drop of all that the store holds, in drop order."""
+    """The chunks to drop, in drop order; `found` are all chunks of the store."""
     held = sorted(found, key=lambda candidate: candidate.first_row_id)
     target = _target_bytes(held, options)
     plan: dict[tuple[int, Any], Candidate] = {}
@@ -148,7 +149,7 @@ def _drop_order(oldest_first: list[Candidate]) -> Iterator[Candidate]:
 
 
 def _distance(chunk: Chunk, timeline: str, at: int) -> int:
-    """Distance of the chunk's nearest row; the distance of two int64 times may need 65 bits."""
+    """The distance of the chunk's nearest row from `at`; the distance of two int64 times may need 65 bits."""
     column = chunk.timelines[timeline]
     if at <= column.min or at >= column.max:
         return max(column.min - at, at - column.max)
@@ -181,7 +182,7 @@ def _meets(chunk: Chunk, ranges: Mapping[str, tuple[int, int]]) -> bool:
 
 
 def _latest_holders(catalog: Catalog, keys: list[int], timeline: str, component: str, count: int) -> set[int]:
-    """Keys of the chunks that hold the `count` latest rows by (time, row id)."""
+    """Keys of the chunks that have the `count` latest rows by (time, row id)."""
     ends = sorted(((catalog.stored[key].chunk.time_range(timeline, component)[1], key) for key in keys), reverse=True)
     latest: list[tuple[int, int, int]] = []
     for end, key in ends:

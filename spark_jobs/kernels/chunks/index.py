@@ -1,12 +1,12 @@
-"""The chunks that a store holds, and where to find them.
+"""The catalog of the chunks of a store, with indexes to find them.
 
 Every temporal chunk is indexed per (entity, timeline, component) by the time range of the rows *that have a value of
 this component*: a sparse component's range is narrower than its chunk's, and an index by the chunk's range would give
 wrong answers. It is also indexed per (entity, timeline) by the chunk's whole range, for drops and listings. Static
 values live in one slot per (entity, component).
 
-Keys are the catalog's own integers; a chunk's `id` is only its name. Several live chunks may stem from one inserted id;
-each has a name of its own.
+Keys are integers of the catalog itself; the `id` of a chunk is only its name. Several live chunks may descend from the
+same inserted id; each has a name of its own.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class StoredChunk:
 
     Args:
         chunk: the chunk.
-        sources: ids under which its rows were inserted; the set belongs to this chunk alone.
-        from_split: whether it is a piece of a chunk that was split on insert; such a piece never merges.
+        sources: ids under which its rows were inserted; no other chunk shares the set.
+        from_split: True if it is a piece of a chunk that was split on insert; such a piece never merges.
     """
 
     chunk: Chunk
@@ -36,7 +36,7 @@ class StoredChunk:
 
 @dataclass(slots=True)
 class EntityIndex:
-    """Where one entity's chunks are."""
+    """The indexes of the chunks of one entity."""
 
     by_component: dict[str, dict[str, IntervalIndex]] = field(default_factory=dict)
     by_timeline: dict[str, IntervalIndex] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class EntityIndex:
         return self.by_component.get(timeline, {}).get(component)
 
     def add(self, key: int, chunk: Chunk) -> None:
-        """Index a chunk under a new key; a static one gets no slot here."""
+        """Index a chunk under a new key; a static chunk gets its slots elsewhere."""
         self.keys.add(key)
         for timeline, column in chunk.timelines.items():
             _index(self.by_timeline, timeline).add(column.min, column.max, key)
@@ -57,7 +57,7 @@ class EntityIndex:
                 _index(self.by_component.setdefault(timeline, {}), component).add(lo, hi, key)
 
     def remove(self, key: int, chunk: Chunk) -> None:
-        """Forget a chunk, its static slots too; an index that becomes empty goes."""
+        """Remove a chunk from all indexes and static slots; an index that becomes empty is removed."""
         self.keys.remove(key)
         for timeline, column in chunk.timelines.items():
             _remove(self.by_timeline, timeline, column.min, key)
@@ -70,7 +70,7 @@ class EntityIndex:
 
 
 class Catalog:
-    """The live chunks of a store by key, entity, name and inserted id. It applies changes; it decides nothing."""
+    """The live chunks of a store by key, entity, name and inserted id. It applies the changes that callers decide."""
 
     def __init__(self) -> None:
         self.stored: dict[int, StoredChunk] = {}
@@ -82,9 +82,9 @@ class Catalog:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """If an error leaves the block, every change made in it is taken back. Blocks may nest: the outermost counts.
+        """If an error leaves the block, every change made in it is undone. Blocks may nest: the outermost counts.
 
-        Cost: follows the changes, not what the catalog holds.
+        The cost is that of the changes, whatever the size of the catalog.
         """
         if self._undo is not None:
             yield
@@ -108,9 +108,9 @@ class Catalog:
         return key
 
     def grow(self, key: int, merged: Chunk, sources: Iterable[str]) -> None:
-        """Replace a chunk by one that holds its rows and others, inserted under `sources`; it keeps its key.
+        """Replace a chunk by `merged`, which also has rows inserted under `sources`. The key stays.
 
-        Cost follows the new sources, not those that the chunk has gathered before.
+        The cost depends on the number of new sources, not on the number of sources that the chunk has already.
         """
         before = self.stored[key]
         gained = set(sources) - before.sources
@@ -147,7 +147,7 @@ class Catalog:
         return stored
 
     def take_slot(self, component: str, key: int) -> None:
-        """Make a static chunk the one whose value of a component counts."""
+        """Make a static chunk the one that gives the value of a component."""
         entity = self.stored[key].chunk.entity
         before = self.entities[entity].static.get(component)
         self.entities[entity].static[component] = key
@@ -162,15 +162,15 @@ class Catalog:
         self._undo_by(give_back)
 
     def keys_from(self, source: str) -> list[int]:
-        """Keys of the live chunks that hold rows inserted under this id."""
+        """Keys of the live chunks with rows that were inserted under this id."""
         return sorted(self._keys_of_source.get(source, ()))
 
     def keys_named(self, name: str) -> list[int]:
-        """Keys of the live chunks of this name; more than one only in a catalog of chunks that had one name before."""
+        """Keys of the live chunks of this name; several only in a catalog of chunks that had the same name before."""
         return sorted(self._keys_of_name.get(name, ()))
 
     def free_name(self, name: str, holder: int | None = None) -> str:
-        """This name, or the next one after it that no chunk but the holder has."""
+        """This name, or the next one after it that no chunk other than `holder` has."""
         while self._keys_of_name.get(name, set()) - {holder}:
             name += "~"
         return name

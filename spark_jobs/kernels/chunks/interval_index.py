@@ -1,6 +1,6 @@
 """An interval tree over inclusive integer intervals `[start, end]`, each with an integer key.
 
-Shape: a B+ tree ordered by (start, key). An inner node knows, per child, its least (start, key) and its greatest end:
+Shape: a B+ tree ordered by (start, key). An inner node has, per child, its least (start, key) and its greatest end:
 
     inner   firsts [(2, k1)   (9, k7)   (30, k4)]
             tops   [ 95        22        41     ]      <- the long interval [2, 95] is seen from here
@@ -8,12 +8,12 @@ Shape: a B+ tree ordered by (start, key). An inner node knows, per child, its le
             leaf      leaf      leaf     entries (start, key) ascending, ends beside them
 
 `overlapping(lo, hi)` descends only into children whose first start is <= hi and whose top is >= lo. Each such child,
-but the one that straddles hi, holds an answer; so n intervals with k answers cost O(FANOUT * (log n + k)), also when
-one long interval overlaps everything (a list of starts with the longest length ever seen, as the reference keeps,
-scans all n then). `add` and `remove` cost O(FANOUT * log n).
+except the one that straddles hi, has an answer. So n intervals with k answers cost O(FANOUT * (log n + k)), even if one
+long interval overlaps all others. (The reference keeps a list of starts with the longest length ever seen, and scans
+all n intervals then.) `add` and `remove` cost O(FANOUT * log n).
 
-Not guaranteed: nodes that lose entries are not merged with their neighbours (only empty ones go), so the height follows
-the greatest number of intervals ever held, not the present one.
+Not guaranteed: nodes that lose entries are not merged with their neighbours, and only empty ones are removed. So the
+height depends on the greatest number of intervals ever stored, not on the present one.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 FANOUT = 64
-"""Entries per node, between the cheapest query (32) and the cheapest insertion (256 or more) of 16 to 256 measured;
-10^6 intervals make four levels."""
+"""The greatest number of entries per node. Of the values from 16 to 256, queries are cheapest with 32, insertions with
+256 or more. 10^6 intervals make four levels."""
 
 _AFTER_ALL_KEYS = float("inf")
 
@@ -129,7 +129,7 @@ class IntervalIndex:
         return self._size
 
     def add(self, start: int, end: int, key: int) -> None:
-        """Add `[start, end]` under a key that the index does not hold."""
+        """Add `[start, end]` under a key that is not in the index."""
         right = self._root.add(start, end, key)
         if right is not None:
             self._root = _Inner([self._root, right])

@@ -1,9 +1,10 @@
 """Merging a new chunk with one neighbour on write.
 
-`elect` looks, per (timeline, component) that the new chunk has, at its neighbours in that index: the chunks at the
-nearest earlier start, those at the nearest start beyond its max, and (counted double) those with the same start. A
-neighbour that may merge earns as many points as it has rows; most points win, ties go to the least row id. So a write
-touches one neighbour, costs O(log n) look-ups, and prefers to fill up the chunk that is nearest on most columns.
+For each (timeline, component) of the new chunk, `elect` looks at its neighbours in that index: the chunks with the
+nearest earlier start, those with the nearest start beyond its max, and those with the same start, which count double. A
+neighbour that may merge earns as many points as it has rows. The chunk with the most points wins; ties go to the least
+row id. So a write touches one neighbour, costs O(log n) look-ups, and prefers to fill up the chunk that is nearest on
+most columns.
 
 A merged chunk is put into row-id order; its times may become unsorted.
 """
@@ -48,7 +49,7 @@ def concat(left: Chunk, right: Chunk, chunk_id: str) -> Chunk:
 
 
 def elect(chunk: Chunk, entity: EntityIndex, stored: Mapping[int, StoredChunk], config: StoreConfig) -> int | None:
-    """Key of the stored chunk to merge the new, temporal chunk with, or None."""
+    """Key of the stored chunk with which the new, temporal chunk is to be merged, or None."""
     if not config.within(chunk.num_rows, chunk.size_bytes, chunk.is_sorted):
         return None
     points: Counter[int] = Counter()
@@ -62,7 +63,7 @@ def elect(chunk: Chunk, entity: EntityIndex, stored: Mapping[int, StoredChunk], 
 
 
 def _neighbours(chunk: Chunk, entity: EntityIndex) -> Iterable[int]:
-    """Keys of the neighbours on each (timeline, component); a key once per point it may earn."""
+    """Keys of the neighbours on each (timeline, component); a key is repeated if it counts several times."""
     for timeline in chunk.timelines:
         for component in chunk.components:
             index = entity.intervals(timeline, component)

@@ -1,8 +1,8 @@
-"""Chunk rows taken apart and cut anew, so that what an entity has in many small chunks comes to be in few.
+"""The rows of chunks taken apart and cut anew, so that an entity has few chunks instead of many small ones.
 
-All rows of an entity are brought together in row-id order and cut by the batcher's limits: chunks are merged up to
-them, and what exceeds them is split. A row id may be there several times, where a row came, went and came again: its
-first row is merged with the others, its second one among the second ones, as row ids ascend within a chunk.
+All rows of an entity are put into row-id order and cut by the batcher's limits: smaller chunks are merged up to the
+limits, larger ones are split. A row id may occur several times, if a row came, went and came again. As row ids ascend
+within a chunk, the first rows of all ids are merged with one another, then the second rows, and so on.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ Ints = npt.NDArray[np.int64]
 
 
 def chunk_rows(chunks: pa.Table, *, rows: str, arrays: Mapping[str, str], same: Sequence[str]) -> pa.Table:
-    """The rows of chunks, a chunk after the other.
+    """The rows of chunks, one chunk after the other.
 
     Args:
-        rows: the column with a chunk's number of rows, never null.
-        arrays: name of a row's column to that of the chunks' lists, each null or with a value for every row.
-        same: columns that all rows of a chunk have as the chunk has them.
+        rows: the column with the number of rows of a chunk, never null.
+        arrays: the name of a column of rows, mapped to the chunks' column of lists; each list is null or has one value
+            per row.
+        same: columns whose value in a chunk is that of all its rows.
     """
     counts = chunks[rows].to_numpy().astype(np.int64)
     chunk_of = np.repeat(np.arange(counts.size), counts)
@@ -32,7 +33,7 @@ def chunk_rows(chunks: pa.Table, *, rows: str, arrays: Mapping[str, str], same: 
 
 
 def _flat(lists: pa.ChunkedArray, counts: Ints, chunk_of: Ints) -> pa.Array:
-    """The lists' values one after another; of a null list as many nulls as its chunk has rows."""
+    """The values of the lists one after another; a null list gives one null per row of its chunk."""
     held = lists.combine_chunks()
     values = held.flatten()
     if held.null_count == 0:
@@ -43,8 +44,9 @@ def _flat(lists: pa.ChunkedArray, counts: Ints, chunk_of: Ints) -> pa.Array:
 
 
 def layers(codes: Ints, row_ids: Ints, landings: Ints) -> tuple[Ints, Ints]:
-    """The order of rows by layer, code and row id, and each row's layer, in that order: how many rows of the same code
-    and row id landed before it."""
+    """The order of rows by layer, code and row id, and the layers of the rows in that order.
+
+    The layer of a row is the number of rows with the same code and row id that landed before it."""
     order = np.lexsort((landings, row_ids, codes))
     ordered_codes, ordered_ids = codes[order], row_ids[order]
     repeats = np.zeros(order.size, np.bool_)
@@ -59,7 +61,7 @@ def layers(codes: Ints, row_ids: Ints, landings: Ints) -> tuple[Ints, Ints]:
 
 
 FEWEST_RUNS = 8
-"""Runs that are merged at once at least: with fewer, every row would be rewritten more often."""
+"""The least number of runs that are merged at once: with fewer, every row would be rewritten more often."""
 
 
 def due_runs(sizes: Sequence[int], fewest: int = FEWEST_RUNS) -> int:

@@ -1,12 +1,12 @@
 """Rows and chunks: N rows of one entity in dense columns.
 
 A row has a row id (unique, totally ordered), one time per timeline and a value, or null, per component. A row without
-timelines is *static*. A chunk holds
+timelines is *static*. A chunk has
 
 - one entity, rows in ascending row id,
-- the same set of timelines on every row: one int64 column each, which knows whether its times never decrease in row-id
-  order (`is_sorted`) and its tight `[min, max]`,
-- one datatype per component (null cells carry none): one value column and one validity column each. A component whose
+- the same set of timelines on every row: one int64 column each, with its tight `[min, max]` and with a flag that its
+  times never decrease in row-id order (`is_sorted`),
+- one datatype per component (null cells have none): one value column and one validity column each. A component whose
   cells are all null is absent.
 
 Cost: building from columns is vectorised, O(rows) with no Python loop; building from rows loops.
@@ -27,7 +27,7 @@ from spark_jobs.kernels.chunks.rows import Row
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeColumn:
-    """The times of a chunk's rows on one timeline, in row-id order, at least one."""
+    """The times of a chunk's rows on one timeline, in row-id order; there is at least one row."""
 
     times: np.ndarray
     is_sorted: bool
@@ -68,14 +68,14 @@ class ComponentColumn:
 class Chunk:
     """N rows of one entity in dense columns; immutable.
 
-    Build one with `from_rows` or `from_columns`, which check what a chunk promises except the order of row ids: the
-    store refuses a chunk out of order, and only after it has looked at the chunk's id. Until then the rows lie as they
-    were given; `is_sorted` speaks of that order, as `split` and `dedupe_latest` do, while queries order by (time, row
-    id) whatever the rows' order.
+    Build a chunk with `from_rows` or `from_columns`. They check everything that a chunk guarantees except the order of
+    row ids: the store refuses a chunk whose row ids do not ascend, after it has looked at the chunk's id. Until then
+    the rows keep the order in which they were given. `is_sorted`, `split` and `dedupe_latest` refer to that order;
+    queries order rows by (time, row id) in any case.
 
     Args:
-        has_ascending_rows: whether every row id is greater than the one before it.
-        size_bytes: sum of the rows' sizes, without overhead.
+        has_ascending_rows: True if every row id is greater than the one before it.
+        size_bytes: the sum of the rows' sizes, without overhead.
     """
 
     id: str
@@ -120,7 +120,7 @@ class Chunk:
         components: Mapping[str, ComponentColumn],
         row_bytes: np.ndarray | None = None,
     ) -> Chunk:
-        """The chunk of these columns, all of the same length, in the order given; components without a value go.
+        """The chunk of these columns, all of the same length, in the order given, less components without a value.
 
         Raises:
             ParameterError: columns differ in length or are not of whole numbers (row ids, times and sizes), or a name
@@ -218,7 +218,7 @@ class Chunk:
 
 
 def id_column(row_ids: Iterable[int]) -> np.ndarray:
-    """Row ids as an int64 column, or as Python integers where one of them needs more than 64 signed bits."""
+    """Row ids as an int64 column, or as a column of Python integers if one of them needs more than 64 signed bits."""
     ids = [int(row_id) for row_id in row_ids]
     if all(INT64_MIN <= row_id <= INT64_MAX for row_id in ids):
         return np.array(ids, dtype=np.int64)
@@ -226,7 +226,7 @@ def id_column(row_ids: Iterable[int]) -> np.ndarray:
 
 
 def concat_values(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """Columns one after another; as Python objects where their types differ, because numpy would round integers."""
+    """Columns one after another; as Python objects if their types differ, because numpy would round integers."""
     if len({column.dtype for column in columns}) > 1:
         columns = [column.astype(object) for column in columns]
     return np.concatenate(columns)
@@ -267,7 +267,7 @@ def _checked_rows(rows: object) -> list[Row]:
 
 
 def _checked_ids(row_ids: object) -> np.ndarray:
-    """Row ids as `id_column` gives them."""
+    """Row ids in the form that `id_column` returns."""
     if isinstance(row_ids, np.ndarray) and row_ids.ndim == 1:
         if row_ids.dtype == np.int64:
             return row_ids
@@ -276,7 +276,7 @@ def _checked_ids(row_ids: object) -> np.ndarray:
 
 
 def _exact_sum(sizes: np.ndarray) -> int:
-    """The sum, also where it needs more than 64 bits; no size is below 0."""
+    """The exact sum, even if it needs more than 64 bits; no size is below 0."""
     if len(sizes) * int(sizes.max(initial=0)) > INT64_MAX:
         return sum(sizes.tolist())
     return int(sizes.sum())

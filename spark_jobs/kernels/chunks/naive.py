@@ -1,7 +1,7 @@
-"""The slow, obvious twin: plain lists of rows, every answer by looking at all of them. The oracle of the tests.
+"""The slow, obvious twin of the batcher and the store: plain lists of rows, all of which each answer reads.
 
-It knows no columns, no index and no plan. Where the kernel searches, it scans; where the kernel keeps slots and
-lineage in maps, it works them out anew at every call.
+The oracle of the tests. It has no columns, no index and no plan. It scans where the kernel searches, and computes
+slots and lineage anew at every call, where the kernel keeps them in maps.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def naive_split(rows: list[Row], config: StoreConfig) -> list[list[Row]]:
 
 @dataclass(slots=True, eq=False)
 class NaiveChunk:
-    """Rows of one entity by ascending id, and the ids under which they were inserted."""
+    """The rows of one chunk of an entity, by ascending id, and the ids under which they were inserted."""
 
     id: str
     entity: str
@@ -108,7 +108,7 @@ class NaiveStore:
         return True, self._insert(chunk)
 
     def slots(self, entity: str) -> dict[str, NaiveChunk]:
-        """Per component the static chunk that holds the greatest row id with a value; the first to arrive on a tie."""
+        """Per component, the static chunk with the greatest row id with a value; on a tie, the first to arrive."""
         slots: dict[str, NaiveChunk] = {}
         for chunk in self.chunks:
             if chunk.entity == entity and chunk.is_static:
@@ -153,7 +153,7 @@ class NaiveStore:
         return min((row.times[timeline] for row in rows if timeline in row.times), default=None)
 
     def drop_time_range(self, timeline: str, lo: int, hi: int) -> int:
-        """Drop the rows in `[lo, hi]`; how many."""
+        """Drop the rows in `[lo, hi]`; their number."""
         cut = [
             chunk
             for chunk in sorted(self.chunks, key=lambda chunk: chunk.rows[0].row_id)
@@ -178,7 +178,7 @@ class NaiveStore:
         return [chunk.id for chunk in sorted(dropped, key=lambda c: (not c.is_static, c.rows[0].row_id))]
 
     def latest_holders(self, count: int) -> list[NaiveChunk]:
-        """Chunks that hold one of the `count` latest rows of some (entity, timeline, component)."""
+        """The chunks with one of the `count` latest rows of some (entity, timeline, component)."""
         columns = {
             (chunk.entity, timeline, name)
             for chunk in self.chunks

@@ -1,8 +1,8 @@
-"""Latest-at over chunks that lie elsewhere and are read a few at a time, from the newest on.
+"""Latest-at over chunks that are stored elsewhere and read a few at a time, from the newest on.
 
-A chunk that ends before a row holds no later row, and not that row's retraction either: a retraction carries the row's
-own times. So an answer at time t is final once every chunk that ends at or after t has been read, and not before: until
-then the value may still be taken back. What has been read is therefore looked at as a whole, not read by read.
+A chunk that ends before a row has neither a later row nor the retraction of that row, as a retraction has the times of
+its row. So an answer at time t is final once every chunk that ends at or after t has been read. Until then the value
+may still be taken back. Therefore each answer is computed from all chunks read so far.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pyarrow as pa
 from spark_jobs.kernels.chunks.reads import Latest
 
 FIRST_CHUNKS = 8
-"""Chunks that the second read takes in; every further one takes twice as many, so that the number of reads grows with
-the logarithm of how far back the answer lies."""
+"""The number of chunks of the second read. Every further read has twice as many, so that the number of reads grows with
+the logarithm of the distance to the answer."""
 
 
 def latest_newest_first(
@@ -33,9 +33,9 @@ def latest_newest_first(
         ends: the chunks' ends on the timeline, greatest first.
         newest_start: the greatest of their starts; None if there are no such chunks.
         components: the components asked for.
-        read: `read(least, below)` gives the chunks with `least <= end < below`, where `below` None is no bound. With
-            `least` None it gives none of them. The first read also gives the chunks without times.
-        answer: what a table of chunks answers, retractions taken into account.
+        read: `read(least, below)` returns the chunks with `least <= end < below`; None for `below` is no bound. With
+            None for `least` it returns none of them. The first read also returns the chunks without times.
+        answer: returns the latest values in a table of chunks, with retractions applied.
         first_chunks: see `FIRST_CHUNKS`.
     """
     chunks = read(newest_start, None)
@@ -52,9 +52,9 @@ def latest_newest_first(
 
 
 def _least_end_to_read(latest: dict[str, Latest], components: Sequence[str], left: list[int], step: int) -> int | None:
-    """The end down to which chunks have to be read yet; None if no chunk that is left can change an answer.
+    """The least end of the chunks to read next; None if no unread chunk can change an answer.
 
-    `left` are the ends of the chunks not read, greatest first.
+    `left` are the ends of the unread chunks, greatest first.
     """
     if any(component not in latest for component in components):
         return left[min(step, len(left)) - 1] if left else None

@@ -30,8 +30,8 @@ def earliest_index(chunk: Chunk, timeline: str, at: int, component: str) -> int 
 def range_indices(chunk: Chunk, timeline: str, lo: int, hi: int, component: str) -> np.ndarray:
     """Indices of the rows with a time in `[lo, hi]`, both inclusive, by (time, row id); temporal chunks only.
 
-    Cost: O(log rows + answers) when the rows ascend, the timeline is sorted and the component has a value in every row,
-    else one scan.
+    Cost: O(log rows + answers) if the rows ascend, the timeline is sorted and the component has a value in every row;
+    otherwise one scan.
     """
     column, values = chunk.timelines.get(timeline), chunk.components.get(component)
     if column is None or values is None or lo > hi or hi < column.min or lo > column.max:
@@ -52,7 +52,7 @@ def range_indices(chunk: Chunk, timeline: str, lo: int, hi: int, component: str)
 
 
 def chunk_latest_at(chunk: Chunk, timeline: str, at: int, component: str) -> int | None:
-    """Row id of the latest row at `at`, or None; of a static chunk the greatest id with a value, whatever `at`."""
+    """Row id of the latest row at `at`, or None; for a static chunk, the greatest row id with a value."""
     checks.check_names(timeline=timeline, component=component)
     at = checks.time(at, "the time asked for")
     if chunk.is_static:
@@ -62,9 +62,9 @@ def chunk_latest_at(chunk: Chunk, timeline: str, at: int, component: str) -> int
 
 
 def chunk_range(chunk: Chunk, timeline: str, lo: int, hi: int, component: str, *, extended: bool = False) -> list[int]:
-    """Row ids with a time in `[lo, hi]` by (time, row id); of a static chunk its single latest row.
+    """Row ids with a time in `[lo, hi]` by (time, row id); for a static chunk, its single latest row.
 
-    `extended` adds one row (not one time) before `lo` and one after `hi`, where there is one; an inverted range is
+    `extended` adds one row (not one time) before `lo` and one after `hi`, if there are such rows. An inverted range is
     empty.
     """
     checks.check_names(timeline=timeline, component=component)
@@ -83,9 +83,9 @@ def chunk_range(chunk: Chunk, timeline: str, lo: int, hi: int, component: str, *
 
 
 def dedupe_latest(chunk: Chunk, timeline: str) -> list[int]:
-    """Row ids of the last row of each run of equal times, in the order in which the rows lie.
+    """Row ids of the last row of each run of equal times, in the order of the rows in the chunk.
 
-    Of a static chunk the last row; of a chunk without this timeline every row, as none is a repetition there.
+    For a static chunk, the last row; for a chunk without this timeline, every row, as no row repeats a time there.
     """
     checks.check_names(timeline=timeline)
     if chunk.num_rows == 0:

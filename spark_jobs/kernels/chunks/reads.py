@@ -1,8 +1,8 @@
 """Queries over many chunks: latest-at and range. Nothing here changes anything.
 
-A latest-at at `t` looks up the greatest chunk start `s <= t` in the index of its (entity, timeline, component). A row
-with a value sits exactly there, so the answer is at or after `s`, and only chunks that overlap `[s, t]` can hold it:
-O(log n + k).
+A latest-at at `t` looks up the greatest chunk start `s <= t` in the index of its (entity, timeline, component). There
+is a row with a value at exactly that time, so the answer is at or after `s`. Only the `k` chunks that overlap `[s, t]`
+can have it: O(log n + k).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RangeAnswer:
     Args:
         row_ids: row ids.
         times: times; None for a static value.
-        values: values; Python objects where the chunks' columns differ in type.
+        values: values; Python objects if the columns of the chunks differ in type.
         datatypes: datatypes of the component in the chunks that the rows come from.
     """
 
@@ -166,7 +166,7 @@ def _latest_row(catalog: Catalog, entity: str, timeline: str, at: int, component
 
 
 def _earliest_row(catalog: Catalog, entity: str, timeline: str, at: int, component: str) -> tuple[Chunk, int] | None:
-    """The mirror image: the least start at or after `at` holds a row, so the answer is at or before it."""
+    """The mirror image of `_latest_row`: the least start at or after `at` has a row, so the answer is not after it."""
     intervals = _intervals(catalog, entity, timeline, component)
     if intervals is None:
         return None
@@ -190,7 +190,7 @@ def _position(chunk: Chunk, timeline: str, index: int) -> tuple[int, int]:
 def _range_parts(
     catalog: Catalog, entity: str, timeline: str, lo: int, hi: int, component: str, *, extended: bool
 ) -> Iterator[tuple[Chunk, np.ndarray]]:
-    """Chunks with the indices of their rows in the range; the two extra rows as parts of their own."""
+    """The chunks with the indices of their rows in the range; the two extra rows are parts of their own."""
     intervals = _intervals(catalog, entity, timeline, component)
     if intervals is None or lo > hi:
         return

@@ -1,4 +1,4 @@
-"""One row before it is in a chunk: what it may hold is checked here, once, before it is among other rows."""
+"""A row that is not in a chunk yet. Its values are checked here, once, before it is put among other rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Row:
         times: time per timeline; empty for a static row.
         data: value per component; None is no value.
         types: datatype per component; `ANY_DATATYPE` where missing.
-        size_bytes: what the row counts for in byte limits, at least 0.
+        size_bytes: the bytes that the row counts in byte limits, at least 0.
 
     Raises:
         ParameterError: a part is of another type, or a time or the size needs more than 64 signed bits.
@@ -34,7 +34,7 @@ class Row:
     size_bytes: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what no chunk could hold, before the row is among others."""
+        """Refuse values that no chunk could store, before the row is put among others."""
         row_id = checks.whole_number(self.row_id, "a row id")
         checks.check_mapping(self.times, "the times of row {}", row_id)
         checks.check_mapping(self.data, "the data of row {}", row_id)

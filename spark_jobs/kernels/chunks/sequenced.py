@@ -1,5 +1,6 @@
-"""Chunks whose rows of one time are ordered by a sequence: rows under their places by (sequence, row id) in place of
-their row ids, so that a store orders them by it."""
+"""Chunks whose rows of the same time are ordered by a sequence.
+
+Row ids are replaced by the places of the rows in the order by (sequence, row id), so that a store orders rows by it."""
 
 from __future__ import annotations
 
@@ -15,8 +16,10 @@ Ints = npt.NDArray[np.int64]
 
 
 def with_places(chunks: pa.Table, sequence: Sequence[str]) -> tuple[pa.Table, Ints]:
-    """Stored chunks (`stored`) with places as `row_ids`, and the row id of each place. What came and went has one
-    place. Rows stay as they lie, so that places need not ascend within a chunk.
+    """Stored chunks (see `stored`) with places as `row_ids`, and the row id of each place.
+
+    A row that came and went has the same place in both chunks. The order of rows in a chunk stays, so places need not
+    ascend there.
 
     Args:
         sequence: components that order rows, each a column `c_C` of the table.
@@ -36,7 +39,7 @@ def with_places(chunks: pa.Table, sequence: Sequence[str]) -> tuple[pa.Table, In
 
 
 def _of_rows(lists: pa.ListArray, lengths: Ints) -> pa.Array:
-    """The values row by row; a chunk without any has no list."""
+    """The values row by row, with nulls for the rows of a chunk without a list."""
     given = np.repeat(lists.is_valid().to_numpy(zero_copy_only=False), lengths)
     place = np.cumsum(given) - 1
     return lists.flatten().take(pa.array(place, mask=~given))

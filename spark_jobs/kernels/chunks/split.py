@@ -2,9 +2,9 @@
 
 A chunk is too large when rows > max_rows, or bytes > max_bytes, or it is unsorted and rows > max_rows_if_unsorted
 (limits inclusive, 0 = off). It is cut every `target` rows: the unsorted limit if that one is exceeded, else max_rows,
-else `max_bytes div (bytes div rows)`, at least 1. Pieces are looked at again until nothing changes: a piece may
-exceed another limit than the whole did. One row is never cut; by the integer division a piece may stay above
-max_bytes.
+else `max_bytes div (bytes div rows)`, at least 1. Pieces are checked again until nothing changes, as a piece may
+exceed another limit than the whole chunk did. A single row is never cut. Because of the integer division, a piece may
+stay above max_bytes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from spark_jobs.kernels.chunks.model import Chunk
 
 
 def split_chunk(chunk: Chunk, config: StoreConfig) -> list[Chunk]:
-    """The pieces of a chunk, in row order; `[chunk]` itself when no limit is exceeded or it is static.
+    """The pieces of a chunk, in row order; `[chunk]` itself if no limit is exceeded or it is static.
 
-    Pieces carry the chunk's own id; whoever stores them names them.
+    All pieces have the id of the chunk; the caller that stores them gives them names.
     """
     if chunk.is_static:
         return [chunk]
@@ -37,7 +37,7 @@ def _cut(chunk: Chunk, config: StoreConfig) -> list[Chunk]:
 
 
 def _target_rows(chunk: Chunk, config: StoreConfig) -> int | None:
-    """Rows per piece, or None when no limit is exceeded."""
+    """The number of rows per piece, or None if no limit is exceeded."""
     rows, size_bytes = chunk.num_rows, chunk.size_bytes
     if rows <= 1:
         return None

@@ -1,10 +1,13 @@
 """An in-memory chunk store: insert, split, merge on write, query, collect, drop, compact.
 
-Insert of a chunk, in this order: nothing happens if it has no rows or no component, or if its id is known (rows
-inserted under it are live, in a chunk of its own or merged into another); row ids must ascend; if the id was split
-before, the old pieces go. Then a static chunk takes the slot of every component for which it holds the greatest row
-id, and chunks that lose their last slot to it go; a temporal chunk is split if it exceeds a limit, else merged with
-at most one neighbour.
+The insert of a chunk has these steps:
+
+1. Nothing happens if the chunk has no rows or no component, or if its id is known: rows that were inserted under the
+   id are live, in a chunk of their own or merged into another.
+2. Row ids must ascend.
+3. If a chunk with the id was split before, the old pieces are removed.
+4. A static chunk takes the slot of every component for which it has the greatest row id; chunks that lose their last
+   slot to it are removed. A temporal chunk is split if it exceeds a limit, else merged with at most one neighbour.
 
 A refusal changes nothing. Cost of an insert: O(log n) look-ups per (timeline, component), no Python work per row.
 Row ids are unique over the whole store; that is the caller's promise.
@@ -41,7 +44,7 @@ class InsertReport:
 
 
 class ChunkStore:
-    """A store of chunks in memory, for tests and small data; `spark_jobs.chunks.DeltaChunkStore` is one on a table.
+    """A store of chunks in memory, for tests and small data; `spark_jobs.chunks.DeltaChunkStore` uses a Delta table.
 
     Args:
         config: limits of splitting and merging.
@@ -53,7 +56,7 @@ class ChunkStore:
 
     @classmethod
     def restore(cls, stored: Iterable[StoredChunk], config: StoreConfig | None = None) -> ChunkStore:
-        """A store of the chunks that another one held (its `stored()`), as they were."""
+        """A store with the chunks of another store (its `stored()`), unchanged."""
         store = cls(config)
         store._catalog = restored(stored)
         return store
@@ -124,8 +127,10 @@ class ChunkStore:
         return summary.prev_time(self._catalog, timeline, time)
 
     def latest(self, entity: str, timeline: str, at: int, component: str) -> Latest | None:
-        """The static value if there is one, whatever `at`; else the row with the greatest (time, row id) at or before
-        `at` that has a value; None if there is none.
+        """The latest value of a component at `at`.
+
+        The static value if there is one, whatever `at` is. Otherwise the value of the row with the greatest (time, row
+        id) at or before `at` that has one; None if there is no such row.
         """
         return reads.latest(self._catalog, entity, timeline, at, component)
 
@@ -134,8 +139,8 @@ class ChunkStore:
     ) -> RangeAnswer:
         """Rows with a value and a time in `[lo, hi]`, both inclusive, by (time, row id).
 
-        A static value overrides with its single row, whatever the range. An inverted range is empty. `extended` adds
-        one row before `lo` and one after `hi`, across chunks.
+        If there is a static value, its row is the only one, whatever the range is. An inverted range is empty.
+        `extended` adds one row before `lo` and one after `hi`, also from other chunks.
         """
         return reads.range_rows(self._catalog, entity, timeline, lo, hi, component, extended=extended)
 
@@ -170,16 +175,17 @@ class ChunkStore:
         return self._removed(plan_gc(self._catalog, options))
 
     def gc_candidates(self, options: GcOptions) -> list[Candidate]:
-        """The chunks as a collection looks at them, by least row id, named by their ids: for a store whose entities
-        are in many places."""
+        """The chunks with the facts by which a collection chooses, by least row id and named by their ids.
+
+        For a store whose entities are in several places."""
         found = candidates(self._catalog, options)
         return [replace(candidate, name=self._catalog.stored[candidate.name].chunk.id) for candidate in found]
 
     def drop_time_range(self, timeline: str, lo: int, hi: int) -> int:
-        """Drop every temporal row with a time in `[lo, hi]`, both inclusive, from all its timelines; how many.
+        """Drop every temporal row with a time in `[lo, hi]`, both inclusive, from all its timelines; their number.
 
-        A chunk that is cut leaves its earlier and its later rows as two chunks, so that ranges stay tight; they merge
-        with neighbours as new chunks do. The later rows' chunk gets a name of its own.
+        The earlier and the later rows of a chunk that is cut become two chunks, so that ranges stay tight. These merge
+        with neighbours as new chunks do. The chunk of the later rows gets a name of its own.
         """
         with self._catalog.all_or_nothing():
             cuts = [
@@ -199,7 +205,7 @@ class ChunkStore:
         return self._removed(sorted(keys, key=lambda key: not self._catalog.stored[key].chunk.is_static))
 
     def compact(self, config: StoreConfig, passes: int = 50) -> int:
-        """Insert everything anew under `config` until the number of chunks stops falling; that number.
+        """Insert all chunks anew under `config` until their number stops falling; that number.
 
         The store then neither merges nor splits. At most `passes` further passes follow the first one.
         """
@@ -209,9 +215,7 @@ class ChunkStore:
         return len(self._catalog.stored)
 
     def snapshot(self) -> Any:
-        """Everything that a later answer can depend on, as a value to compare; chunks are immutable and stand for
-        themselves.
-        """
+        """All state on which a later answer can depend, as a value to compare; immutable chunks are not copied."""
         return self.config, *self._catalog.snapshot()
 
     def _removed(self, keys: Iterable[int]) -> list[str]:

@@ -1,17 +1,17 @@
-"""Stored chunks as rows of a table, and back: the form in which a store that outlives its process keeps them.
+"""Stored chunks as rows of a table, and back: the form in which a persistent store keeps chunks.
 
 One Arrow row per chunk. Columns, for the timelines T and components C that the table declares:
 
     entity, chunk_id       text
-    first_row_id           int64, the least row id: it names the chunk, as rows are unique over a store
+    first_row_id           int64, the least row id, which identifies the chunk, as row ids are unique in a store
     rows                   int32
     size_bytes             int64, the sum of `row_bytes`
     sources                list<text>: ids under which the rows were inserted
     from_split             bool: a piece of a chunk that was split on insert
     row_ids, row_bytes     list<int64>, in row-id order
-    t_T                    list<int64>; null where the chunk is not on T
-    min_T, max_T, sorted_T its tight bounds and whether it never decreases; null likewise
-    c_C                    list of the component's type; null where no row has a value
+    t_T                    list<int64>; null if the chunk is not on T
+    min_T, max_T, sorted_T the tight bounds of the times, and true if they never decrease; null likewise
+    c_C                    list of the component's type; null if no row has a value
 
 A chunk that is on no timeline is static.
 """
@@ -67,7 +67,7 @@ def stored_table(stored: Iterable[StoredChunk], layout: StoredLayout) -> pa.Tabl
 
     Raises:
         ParameterError: a chunk has a timeline or component that the layout lacks, a value that its component's type
-            does not hold exactly, or a row id of more than 64 signed bits.
+            can't represent exactly, or a row id of more than 64 signed bits.
     """
     rows = [_row(held, layout) for held in stored]
     schema = layout.schema()
@@ -76,8 +76,10 @@ def stored_table(stored: Iterable[StoredChunk], layout: StoredLayout) -> pa.Tabl
 
 
 def stored_chunks(table: pa.Table, layout: StoredLayout) -> list[StoredChunk]:
-    """The chunks of a table of `layout.schema()`, by least row id. `row_bytes`, timelines and components that the
-    table lacks are left out; without `sources` a chunk descends from its own id."""
+    """The chunks of a table of `layout.schema()`, by least row id.
+
+    The table may lack `row_bytes`, timelines and components. If it lacks `sources`, a chunk descends from its own id
+    only."""
     present = set(table.column_names)
     timelines = [name for name in layout.timelines if f"t_{name}" in present]
     components = [name for name in layout.components if f"c_{name}" in present]
@@ -87,8 +89,10 @@ def stored_chunks(table: pa.Table, layout: StoredLayout) -> list[StoredChunk]:
 
 
 def standing_chunks(table: pa.Table, layout: StoredLayout) -> list[StoredChunk]:
-    """The chunks of a table that also says, in `diff` and `landing`, whether a chunk's rows came (1) or went (-1), and
-    by which landing, or in `landings` of each row: without the rows that went by a later landing than they came by."""
+    """The chunks of a table of changes, without the rows that a later landing took away.
+
+    `diff` is 1 for a chunk whose rows came and -1 for one whose rows went. `landing` is the landing of the chunk;
+    `landings`, if given, is the landing of each row."""
     went = pc.less(table["diff"], 0)
     gone, came = table.filter(went), table.filter(pc.invert(went))
     came = came.take(pa.array(np.argsort(came["first_row_id"].to_numpy(), kind="stable")))
@@ -98,7 +102,7 @@ def standing_chunks(table: pa.Table, layout: StoredLayout) -> list[StoredChunk]:
     gone_ids, gone_by = gone_ids[order], gone_by[order]
     standing = []
     for held, landings in zip(stored_chunks(came, layout), _landings(came), strict=True):
-        # the last time that each row went, if it did
+        # the last landing by which each row went, if there is one
         last = np.searchsorted(gone_ids, held.chunk.row_ids, side="right") - 1
         went_at = last.clip(0)
         stays = np.ones(landings.size, np.bool_)
@@ -110,7 +114,7 @@ def standing_chunks(table: pa.Table, layout: StoredLayout) -> list[StoredChunk]:
 
 
 def _landings(table: pa.Table) -> list[npt.NDArray[np.int64]]:
-    """Of each chunk the landing of every row."""
+    """Per chunk, the landing of every row."""
     lists = table["landings"] if "landings" in table.column_names else pa.nulls(table.num_rows, pa.list_(_ID))
     lengths = pc.list_value_length(table["row_ids"]).to_pylist()
     return [
@@ -120,7 +124,7 @@ def _landings(table: pa.Table) -> list[npt.NDArray[np.int64]]:
 
 
 def _column(cells: list[Any], kind: pa.DataType) -> pa.Array:
-    """One column of chunks' cells; a list is a numpy array, an Arrow array or a Python list."""
+    """A column with one cell per chunk; a list is given as a numpy array, an Arrow array or a Python list."""
     if not pa.types.is_list(kind):
         return pa.array(cells, kind)
     lists = [pa.array([] if cell is None else cell, kind.value_type) for cell in cells]
@@ -177,7 +181,7 @@ def _check_declared(chunk: Chunk, layout: StoredLayout) -> None:
 
 
 def _typed(name: str, column: ComponentColumn, kind: pa.DataType) -> pa.Array:
-    """The column's values as the declared type, exactly, or a refusal."""
+    """The values of the column in the declared type; raises ParameterError for one that it can't represent exactly."""
     try:
         return pa.array(column.values, mask=None if column.all_valid else ~column.valid).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as refused:

@@ -100,8 +100,9 @@ def prev_time(catalog: Catalog, timeline: str, time: int) -> int | None:
 
 
 def keys_meeting(catalog: Catalog, timeline: str, lo: int, hi: int) -> list[int]:
-    """Keys of the temporal chunks of all entities whose `[min, max]` on the timeline meets `[lo, hi]`, by least row
-    id."""
+    """Keys of the temporal chunks of all entities whose `[min, max]` on the timeline meets `[lo, hi]`.
+
+    Ordered by least row id."""
     checks.check_names(timeline=timeline)
     lo, hi = checks.time_range((lo, hi), "an end of the range")
     found = [key for intervals in _timeline_indexes(catalog, timeline) for key in intervals.overlapping(lo, hi)]
@@ -121,8 +122,8 @@ def relevant_range(catalog: Catalog, entity: str, timeline: str, lo: int, hi: in
 def relevant_latest_at(catalog: Catalog, entity: str, timeline: str, at: int) -> list[str]:
     """See `ChunkStore.relevant_latest_at`.
 
-    The bound is the reference's: starts in `[s - l, at]`, with `s` the greatest start at or before `at` and `l` the
-    longest of the entity's chunks on the timeline.
+    The bound is that of the reference: starts in `[s - l, at]`, where `s` is the greatest start at or before `at` and
+    `l` is the length of the entity's longest chunk on the timeline.
     """
     checks.check_names(entity=entity, timeline=timeline)
     at = checks.time(at, "the time asked for")
@@ -144,8 +145,9 @@ def _timeline_indexes(catalog: Catalog, timeline: str) -> list[IntervalIndex]:
 def _columns_around(
     catalog: Catalog, timeline: str, intervals: IntervalIndex, lo: int | None, hi: int | None
 ) -> Iterator[TimeColumn]:
-    """Time columns of the chunks that meet `[lo, hi]`; None is unbounded. A start on the bound holds a row itself, so
-    that no chunk beyond it can be nearer.
+    """The time columns of the chunks that meet `[lo, hi]`; None is no bound.
+
+    A bound that is the start of a chunk has a row itself, so no chunk beyond it can be nearer.
     """
     for key in intervals.overlapping(INT64_MIN if lo is None else lo, INT64_MAX if hi is None else hi):
         yield catalog.stored[key].chunk.timelines[timeline]

@@ -1,4 +1,4 @@
-"""An Arrow column of a component as a chunk holds it, without a copy where Arrow allows it (numbers without nulls)."""
+"""Arrow columns of components in the form of chunks, without a copy if Arrow allows it (numbers without nulls)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Putting a checked chunk into a catalog: static slots, splitting, merging on write."""
+"""Writes of checked chunks to a catalog: static slots, splitting, merging on write."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from spark_jobs.kernels.chunks.split import split_chunk
 
 
 def insert_static(catalog: Catalog, stored: StoredChunk) -> tuple[str, ...]:
-    """Put a static chunk and give it the slot of every component for which it holds the greatest row id.
+    """Add a static chunk and give it the slot of every component for which it has the greatest row id.
 
-    Returns the sorted ids of the chunks that lost their last slot to it; they are removed. A chunk that wins no slot on
-    arrival is kept: it has lost nothing to this insert, and answers no query.
+    Returns the sorted ids of the chunks that lost their last slot to it; they are removed. A chunk that gets no slot on
+    arrival is kept, as it has lost none; it answers no query.
     """
     overtaken = _take_slots(catalog, _put(catalog, stored))
     emptied = overtaken - set(catalog.entities[stored.chunk.entity].static.values())
@@ -24,10 +24,10 @@ def insert_static(catalog: Catalog, stored: StoredChunk) -> tuple[str, ...]:
 
 
 def insert_temporal(catalog: Catalog, stored: StoredChunk, config: StoreConfig) -> None:
-    """Put a temporal chunk: in pieces if it exceeds a limit, else merged with the neighbour that `elect` names, if any.
+    """Add a temporal chunk: in pieces if it exceeds a limit, else merged with the neighbour that `elect` names, if any.
 
-    The first piece of a split keeps the chunk's name, and a piece is put as it is. A merged chunk is named after its
-    older part with a `+`, descends from all ids that either side descends from, and is not split again.
+    The first piece of a split keeps the name of the chunk. Pieces are added as they are. A merged chunk has the name of
+    its older part with a `+`, descends from all ids of both parts, and is not split again.
     """
     if stored.from_split:
         _put(catalog, stored)
@@ -48,8 +48,10 @@ def insert_temporal(catalog: Catalog, stored: StoredChunk, config: StoreConfig) 
 
 
 def cut_out(catalog: Catalog, key: int, timeline: str, lo: int, hi: int) -> tuple[int, list[StoredChunk]]:
-    """Remove a chunk on a timeline if rows of it are in `[lo, hi]`: how many, and the chunks of its earlier and its
-    later rows, to be put in its place. The first of them keeps its name.
+    """Remove a chunk if it has rows with a time in `[lo, hi]` on the timeline.
+
+    Returns the number of those rows, and the chunks of the earlier and the later rows, which the caller adds in its
+    place. The first of them keeps the name of the chunk.
     """
     stored = catalog.stored[key]
     times = stored.chunk.timelines[timeline].times
@@ -75,7 +77,7 @@ def reinserted(catalog: Catalog, config: StoreConfig) -> Catalog:
 
 
 def restored(chunks: Iterable[StoredChunk]) -> Catalog:
-    """A catalog of chunks that were live in another one, as they were: nothing is split, merged or overtaken."""
+    """A catalog of the live chunks of another one, unchanged: no chunk is split, merged or removed."""
     catalog = Catalog()
     for held in sorted(chunks, key=lambda stored: stored.chunk.first_row_id):
         key = catalog.put(held)
@@ -85,22 +87,26 @@ def restored(chunks: Iterable[StoredChunk]) -> Catalog:
 
 
 def _named(catalog: Catalog, parts: list[Chunk]) -> list[Chunk]:
-    """The parts of a chunk under names of their own: the first one keeps the chunk's, the others say their least row
-    id."""
+    """The parts of a chunk under names of their own.
+
+    The first part keeps the name of the chunk; the names of the others contain their least row id."""
     others = [replace(part, id=catalog.free_name(f"{part.id}~{part.first_row_id}")) for part in parts[1:]]
     return [*parts[:1], *others]
 
 
 def _put(catalog: Catalog, stored: StoredChunk) -> int:
-    """Put a chunk under its name. What has that name, a part or a merged chunk, gets another: only names that chunks
-    were inserted under are known to anyone."""
+    """Add a chunk under its name. A part or a merged chunk of the same name is renamed.
+
+    Callers know only the names under which chunks were inserted, so such a chunk can be renamed."""
     for key in catalog.keys_named(stored.chunk.id):
         catalog.rename(key, catalog.free_name(f"{stored.chunk.id}~"))
     return catalog.put(stored)
 
 
 def _take_slots(catalog: Catalog, key: int) -> set[int]:
-    """Give a static chunk the slot of every component for which it holds the greatest row id; whose slots they were."""
+    """Give a static chunk the slot of every component for which it has the greatest row id.
+
+    Returns the keys of the chunks that had the slots before."""
     chunk = catalog.stored[key].chunk
     slots = catalog.entities[chunk.entity].static
     overtaken = set()

@@ -3,12 +3,13 @@
     offset  0 1 2   4       8               16                              32 …
     bits    0 0 1   2       3               4                               5  …      bucket (o, b) holds [o, o + 2^b)
 
-A bucket is *well placed* if its bits are at most the previous one's plus 2; before the first there is an imaginary one
-of `min_bits - 2`. A chain of well placed buckets has O(domain_bits) of them, and taking away the lowest times splits
-O(1) buckets, amortised: what lies far ahead is in few, wide buckets that no operation on the near times opens.
+A bucket is *well placed* if its bits are at most those of the previous bucket plus 2; before the first bucket there is
+an imaginary one of `min_bits - 2`. A chain of well placed buckets has O(domain_bits) buckets. To take away the lowest
+times splits O(1) buckets, amortised: times far ahead are in few, wide buckets, which operations on near times leave
+closed.
 
-A chain is right at any time, well placed or not: `peel` then merely splits more. `restore` does the splitting ahead, as
-far as its fuel reaches. What has been peeled is gone: times below `lower()` have no bucket.
+A chain with badly placed buckets is correct, too: `peel` only has to split more of them. `restore` splits buckets ahead
+of time, as long as it has fuel. Peeled buckets are gone: times below `lower()` have no bucket.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ Content = TypeVar("Content", bound=Splittable)
 
 
 class BucketChain(Generic[Content]):
-    """Buckets over `0 .. 2^domain_bits - 1`; starts as one bucket over all of it that holds `content`.
+    """Buckets over the times `0 .. 2^domain_bits - 1`, at first a single bucket with `content`.
 
     Args:
-        content: what the first bucket holds; splitting it makes the content of all others.
-        domain_bits: width of the time domain.
+        content: the content of the first bucket; the contents of all others are made by splitting it.
+        domain_bits: the width of the time domain, in bits.
         min_bits: buckets of `2^min_bits` times are never split; raises MinBitsTooLarge beyond `domain_bits`.
     """
 
@@ -70,7 +71,7 @@ class BucketChain(Generic[Content]):
         return self.offsets[0] if self.offsets else None
 
     def require_bucket(self, times: Sequence[int]) -> None:
-        """Raise NoBucket for the first of `times` that lies below every bucket."""
+        """Raise NoBucket for the first of `times` that is below every bucket."""
         lower = self.lower()
         for time in times:
             if lower is None or time < lower:
@@ -99,8 +100,9 @@ class BucketChain(Generic[Content]):
     def peel(self, frontier: Frontier) -> list[Content]:
         """Remove all buckets that start below `frontier` and return their contents, ascending.
 
-        A bucket that straddles the frontier is halved until it does not, or until it has the least width: that one goes
-        whole, so the last content may hold items at or beyond `frontier`, and `lower()` may pass it.
+        A bucket that straddles the frontier is halved until no half does, or until it has the least width. A bucket of
+        the least width is removed as a whole. So the last content may have items at or beyond `frontier`, and
+        `lower()` may pass the frontier.
         """
         peeled: list[Content] = []
         while self.offsets and not frontier.admits(self.offsets[0]):
@@ -115,9 +117,9 @@ class BucketChain(Generic[Content]):
         return peeled
 
     def restore(self, fuel: int) -> int:
-        """Split badly placed buckets from left to right while there is fuel; returns what is left, perhaps below zero.
+        """Split badly placed buckets from left to right while there is fuel; returns the fuel left, perhaps below zero.
 
-        Splitting costs one unit of fuel per item in the bucket. Positive fuel left means the chain is well formed.
+        Splitting costs one unit of fuel per item in the bucket. If fuel is left (above zero), the chain is well formed.
         """
         index, allowed = 0, self.min_bits
         while fuel > 0 and index < min(self._unsettled, len(self.offsets)):
@@ -138,5 +140,5 @@ class BucketChain(Generic[Content]):
         self.offsets.insert(index + 1, middle)
         self._bits[index : index + 1] = [bits, bits]
         self.contents[index : index + 1] = [low, high]
-        # both halves, and the bucket after them, whose previous one has become narrower
+        # both halves, and the bucket after them, as the bucket before that one has become narrower
         self._unsettled = max(self._unsettled + 1, index + 3)

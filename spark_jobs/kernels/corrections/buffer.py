@@ -1,4 +1,4 @@
-"""The correction buffer over integer codes: a stash of future, fresh and emitted updates that only cancelling empties.
+"""The correction buffer over integer codes: a stash of future, fresh and emitted updates, which stay until they cancel.
 
     insert ─▶ stage ─▶ below the boundary?  ─ yes ─▶ pending_low   chains: late inserts, feedback, split remainders
                               │                          │
@@ -11,9 +11,9 @@ An update is `(data, time, diff)`. *since* is the frontier to which all times ar
 `upper` read so far. Guarantee: `updates_before(upper)` is the consolidation of everything inserted, each time moved up
 to since, restricted to times not at or beyond `upper`, ordered by (time, data). Reading changes no later answer.
 
-Costs, for N updates held, U of them before `upper` in K chains: an insert is O(log N) amortised per update; a read is
-O(U log K) and does not depend on what lies at or beyond `upper`; sizes are O(1). Not guaranteed: that memory shrinks
-before a read or `consolidate_at_since` has brought an update and its retraction together.
+Costs, for N updates in the buffer, U of them before `upper` in K chains: an insert is O(log N) amortised per update. A
+read is O(U log K) and does not depend on updates at or beyond `upper`. Sizes are O(1). Not guaranteed: memory may not
+shrink before a read or `consolidate_at_since` has brought an update and its retraction together.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from spark_jobs.kernels.refusals import SinceRegression
 from spark_jobs.model import Frontier
 
 STAGE_BYTES = 8 << 10
-"""The stage ships when it holds this much: 341 updates."""
+"""The size in bytes at which the stage ships its updates: 341 updates."""
 
 CHAIN_PROPORTIONALITY = 3
 """The least ratio of the updates of a chain to those of the next one.
@@ -46,21 +46,21 @@ CHAIN_PROPORTIONALITY = 3
 A larger ratio frees memory sooner; with a smaller one, fewer updates are merged."""
 
 RESTORE_FUEL = 1_000_000
-"""Updates that one read may re-bucket."""
+"""The number of updates that one read may re-bucket."""
 
 
 class CodedCorrections:
     """A correction buffer whose data are int64 codes: row numbers, dictionary codes, hashes without collisions.
 
-    Within one time updates are ordered by code.
+    Updates of the same time are ordered by code.
 
     Args:
         since: the frontier to start from.
         chain_proportionality: p of the chain invariant, at least 1.
-        stage_bytes: size at which the stage ships what it holds.
-        chunk_bytes: bound of one chunk of a chain.
-        min_bucket_bits: buckets never get narrower than `2^min_bucket_bits` times.
-        restore_fuel: updates that one read may re-bucket ahead of later reads.
+        stage_bytes: the size in bytes at which the stage ships its updates.
+        chunk_bytes: the greatest size of a chunk of a chain, in bytes.
+        min_bucket_bits: buckets are never narrower than `2^min_bucket_bits` times.
+        restore_fuel: the number of updates that one read may re-bucket ahead of later reads.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class CodedCorrections:
 
     @property
     def since(self) -> Frontier:
-        """The frontier that every time is forwarded to."""
+        """The frontier to which every time is forwarded."""
         return self._since
 
     @property
@@ -95,36 +95,36 @@ class CodedCorrections:
 
     @property
     def held(self) -> int:
-        """Updates held physically, O(1); at least the number of consolidated ones."""
+        """The number of stored updates, O(1); at least the number of consolidated ones."""
         return self._ledger.updates
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the updates held physically, O(1)."""
+        """The bytes of the stored updates, O(1)."""
         return self._ledger.updates * BYTES_PER_UPDATE
 
     @property
     def copied(self) -> int:
-        """Updates written into new chains since the buffer was made, O(1): its structural work."""
+        """The number of updates written into new chains since the buffer was made, O(1): its structural work."""
         return self._ledger.copied
 
     def insert(self, updates: Updates) -> None:
-        """Add updates, times forwarded to since; since `[]` discards them.
+        """Add updates, with times forwarded to since; if since is `[]`, they are discarded.
 
-        Raises MalformedUpdates for what `as_updates` would not give, and DiffOverflow if diffs of one row could add up
-        to more than int64 holds; nothing is inserted then.
+        Raises MalformedUpdates for columns that `as_updates` would not return, and DiffOverflow if the diffs of a row
+        could add up to more than int64. No update is inserted then.
         """
         self._insert(updates, negated=False)
 
     def insert_negated(self, updates: Updates) -> None:
-        """Add updates with their diffs negated: the feedback of what was written."""
+        """Add updates with their diffs negated: the feedback of the updates that were written."""
         self._insert(updates, negated=True)
 
     def updates_before(self, upper: Frontier) -> Updates:
         """The updates at times not at or beyond `upper`, ordered by (time, data); none unless since < `upper`.
 
-        The columns are read-only and stay as they are whatever happens to the buffer. Raises TimeOutOfRange for an
-        upper beyond 2^64 - 1; `[]` reads everything.
+        The columns are read-only, and later calls of the buffer do not change them. Raises TimeOutOfRange for an upper
+        beyond 2^64 - 1; `[]` reads all updates.
         """
         upper = as_frontier(upper)
         if not self._since < upper:
@@ -141,7 +141,7 @@ class CodedCorrections:
         return self._emitted.count if self._emitted else 0
 
     def contents(self) -> Updates:
-        """Everything held, forwarded and consolidated, whatever since is; moves nothing. O(N log N)."""
+        """All updates in the buffer, forwarded and consolidated; changes nothing in the buffer. O(N log N)."""
         if self._since.time is None:
             return Updates.empty()
         held = self._held_updates()
@@ -170,10 +170,10 @@ class CodedCorrections:
         self._emitted = merged_under_since(lows, since, self._ledger)
 
     def consolidate_at_since(self) -> None:
-        """Consolidate what lies at since, which a writer without anything to write must do now and then.
+        """Consolidate the updates at since; a writer that has nothing to write must call this now and then.
 
-        An update and its retraction from different times meet only here, after since has passed both. Nothing happens
-        for since `[]` and for the greatest time, beyond which no frontier lies but `[]`.
+        An update and its retraction from different times cancel only here, after since has passed both. Nothing
+        happens if since is `[]` or the greatest time, as the only frontier beyond that is `[]`.
         """
         since = self._since.time
         if since is not None and since < TIME_LIMIT - 1:
@@ -182,7 +182,7 @@ class CodedCorrections:
     def advance_since(self, since: Frontier) -> None:
         """Move since; `[]` empties the buffer for good.
 
-        Raises TimeOutOfRange, then SinceRegression if `since` is not at or beyond since.
+        Raises TimeOutOfRange, then SinceRegression if `since` is before the present one.
         """
         since = as_frontier(since)
         if not self._since <= since:
@@ -204,7 +204,7 @@ class CodedCorrections:
         return used
 
     def state(self) -> tuple[object, ...]:
-        """A picture of the complete physical state: equal to a later one iff nothing moved in between. O(chains)."""
+        """The complete physical state, as a value: equal to a later one if nothing moved in between. O(chains)."""
         staged = tuple(column.tobytes() for column in self._stage.held())
         buckets = [(bucket, tuple(content.chains)) for bucket, content in self._buckets.items()]
         chains = (self._emitted, tuple(self._pending_low.chains), buckets)
@@ -222,19 +222,19 @@ class CodedCorrections:
             forwarded_updates = forwarded_updates._replace(diffs=-updates.diffs)
         shipped = self._stage.insert(forwarded_updates)
         if shipped:
-            # what the caller may own must not become part of a chain
+            # memory that the caller may own must not become part of a chain
             fresh = self._sorted(shipped)
             self._route(fresh.copy() if fresh is shipped else fresh)
 
     def _sorted(self, staged: Updates) -> Updates:
-        """The consolidated form of what the stage handed over, accounted for."""
+        """The consolidated form of updates from the stage; the ledger is updated."""
         fresh = consolidated(staged)
         self._ledger.replaced(staged.size, fresh.size, fresh.size)
         return fresh
 
     def _route(self, fresh: Updates) -> None:
-        """Push consolidated updates to their buckets, and to `pending_low` those that have none."""
-        # a chunk must not keep a column alive that is greater than a chunk
+        """Push consolidated updates to their buckets, and those without a bucket to `pending_low`."""
+        # a chunk must not keep a column in memory that is larger than a chunk
         needs_copy = fresh.size > self._ledger.chunk_rows
         lower = self._buckets.lower()
         low = fresh.size if lower is None else fresh.first_at_or_beyond(lower)
@@ -248,7 +248,7 @@ class CodedCorrections:
                 content.push(chain)
 
     def _flushed_before(self, upper: Frontier) -> list[Chain]:
-        """Empty the stage: a chain of what lies before `upper`, if anything does; the rest is routed."""
+        """Empty the stage: return a chain of the updates before `upper`, if there are any, and route the rest."""
         staged = self._sorted(self._stage.flush()) if self._stage.count else Updates.empty()
         stop = staged.size if upper.time is None else staged.first_at_or_beyond(upper.time)
         if stop < staged.size:
@@ -264,7 +264,7 @@ class CodedCorrections:
         return [chain for content in contents for chain in content.chains]
 
     def _held_updates(self) -> Updates:
-        """Everything held, raw and in no order."""
+        """All updates in the buffer, not consolidated and in no order."""
         contents = (self._pending_low, *self._buckets.contents)
         chains = [chain for content in contents for chain in content.chains]
         if self._emitted:

@@ -4,13 +4,13 @@
     9 updates│ 4 updates│ 1 update         the updates of the next one
 
 A *chain* is an immutable sequence of chunks; all its updates are consolidated and ordered by (time, data). A *chunk* is
-a run of columns of at most `Ledger.chunk_rows` updates, so that memory comes and goes in bounded pieces and that a
-split or merge hands on whole chunks without copying them.
+a run of columns of at most `Ledger.chunk_rows` updates. So memory is allocated and freed in bounded pieces, and a split
+or merge reuses whole chunks without copying them.
 
-The *chain invariant* holds on numbers of updates, not of chunks: a chain of few updates is one chunk however few, and a
-list of such chains would look balanced while every read merges all of them. It bounds a list of N updates to
-O(log N) chains and an insert to O(log N) copies, amortised. Splitting keeps order and consolidation but may break
-proportions; the next push repairs the end of the list.
+The *chain invariant* compares numbers of updates, not of chunks: a chain of few updates is one chunk, however few they
+are, and a list of such chains would look balanced while every read merges all of them. The invariant bounds a list of
+N updates to O(log N) chains and an insert to O(log N) copies, amortised. Splitting keeps order and consolidation but
+may break proportions; the next push repairs the end of the list.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from spark_jobs.kernels.corrections.columns import BYTES_PER_UPDATE, Codes, Upda
 T = TypeVar("T")
 
 MINTED_CHUNK_BYTES = 2 << 20
-"""Bound of a chunk: large enough that a call per chunk costs nothing, small enough to free memory piece by piece."""
+"""The greatest size of a chunk in bytes: large enough that a call per chunk costs little, small enough to free memory
+piece by piece."""
 
 REUSED_CHUNK_ROWS = 512
-"""A shorter chunk is copied instead of handed on: a call per chunk costs as much as copying this many updates."""
+"""A chunk with fewer updates is copied, not reused: a call per chunk costs as much as copying this many updates."""
 
 
 class Ledger:
     """The size of a buffer and the work done for it, counted where updates are made and merged: reading it is O(1).
 
     Attributes:
-        chunk_rows: greatest number of updates of a chunk.
-        updates: updates held now, before any consolidation that has not happened yet.
-        copied: updates written into new chains so far (the structural work).
+        chunk_rows: the greatest number of updates of a chunk.
+        updates: the number of stored updates; later consolidations may reduce it.
+        copied: the number of updates written into new chains so far (the structural work).
     """
 
     __slots__ = ("chunk_rows", "copied", "updates")
@@ -50,7 +51,7 @@ class Ledger:
         self.copied = 0
 
     def replaced(self, before: int, after: int, copied: int) -> None:
-        """Note that `before` updates became `after`, of which `copied` were written anew."""
+        """Count that `before` updates were replaced by `after` updates, of which `copied` were written anew."""
         self.updates += after - before
         self.copied += copied
 
@@ -68,7 +69,7 @@ class Chain:
 
     @classmethod
     def of(cls, updates: Updates, chunk_rows: int) -> Chain | None:
-        """The chain of consolidated updates, or None of none. Takes the columns over if they fit one chunk."""
+        """The chain of consolidated updates; None if there are none. Columns that fit into one chunk are not copied."""
         rows = updates.size
         if rows <= chunk_rows:
             return cls([updates]) if rows else None
@@ -78,7 +79,7 @@ class Chain:
     def split(self, time: int) -> tuple[Chain | None, Chain | None]:
         """The updates before `time` and those at or beyond it. O(log n), copies nothing.
 
-        Both sides keep the memory of the one chunk that straddles `time` alive.
+        Both sides share the memory of the chunk that straddles `time`.
         """
         if self.last_time < time:
             return self, None
@@ -104,7 +105,7 @@ def _last_time(chunk: Updates) -> int:
 def merged_pair(left: Chain, right: Chain, ledger: Ledger) -> Chain | None:
     """One consolidated chain of the updates of both, or None if all cancel.
 
-    Cost O(updates that interleave): a chunk that lies wholly before the rest of the other chain is handed on as it is.
+    Cost O(updates that interleave): a chunk all of whose updates are before the rest of the other chain is reused.
     """
     merge = _PairMerge(ledger.chunk_rows)
     merge.run(left.chunks, right.chunks, left.count + right.count)
@@ -126,7 +127,7 @@ class _PairMerge:
         self.filled = 0
 
     def run(self, lefts: list[Updates], rights: list[Updates], remaining: int) -> None:
-        """Merge two lists of chunks that hold `remaining` updates together."""
+        """Merge two lists of chunks, which have `remaining` updates together."""
         x = y = i = j = 0
         while x < len(lefts) and y < len(rights):
             left, right = lefts[x], rights[y]
@@ -162,7 +163,7 @@ class _PairMerge:
         return bool(last < head or (last == head and chunk.data[-1] < other.data[row]))
 
     def _hand_on(self, chunk: Updates) -> None:
-        """Append a chunk as it is, or copy it behind the previous one where both fit into one chunk."""
+        """Append a chunk as it is; if it fits into one chunk with the previous one, copy both into a new chunk."""
         self._flush()
         if self.chunks and self.chunks[-1].size + chunk.size <= self.chunk_rows:
             self.chunks[-1] = concatenate([self.chunks[-1], chunk])
@@ -180,8 +181,8 @@ class _PairMerge:
 class ChainList:
     """Chains, oldest and greatest first, under the chain invariant: the content of one bucket.
 
-    With `chain_proportionality` p, after each push the last two chains merge while `last * p > previous`; equality does
-    not merge.
+    With `chain_proportionality` p, after each push the last two chains are merged while `last * p > previous`. Equal
+    sizes are not merged.
     """
 
     __slots__ = ("chain_proportionality", "chains", "count", "ledger")
@@ -199,7 +200,7 @@ class ChainList:
         restore_chain_invariant(self.chains, self.chain_proportionality, size=_count, merge=self._merged)
 
     def split(self, time: int) -> tuple[ChainList, ChainList]:
-        """The updates before `time` and those at or beyond it, copying none."""
+        """The updates before `time` and those at or beyond it, without a copy."""
         low: list[Chain] = []
         high: list[Chain] = []
         for chain in self.chains:
@@ -211,7 +212,7 @@ class ChainList:
         return self._like(low), self._like(high)
 
     def adopt(self, chains: Iterable[Chain]) -> None:
-        """Take chains in as they are: reads put their remainders back without touching what lies beyond them."""
+        """Add chains as they are: reads put their remainders back without a merge with the other chains."""
         for chain in chains:
             self.chains.append(chain)
             self.count += chain.count
@@ -243,7 +244,7 @@ def restore_chain_invariant(
 ) -> None:
     """Merge the last two of `chains`, in place, while `size(last) * chain_proportionality > size(previous)`.
 
-    `merge(previous, last)` returns what takes their place, or None if nothing is left of them.
+    `merge(previous, last)` returns the merged chain, or None if all updates cancel.
     """
     while len(chains) > 1 and size(chains[-1]) * chain_proportionality > size(chains[-2]):
         last, previous = chains.pop(), chains.pop()

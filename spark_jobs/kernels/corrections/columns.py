@@ -1,8 +1,9 @@
 """Updates as columns, and the loops over them: order, sort, consolidate, merge.
 
 An update is `(time, data, diff)`: `time` uint64, `data` an int64 code, `diff` int64. *Ordered* means strictly ascending
-by (time, data); *consolidated* means ordered and without a zero diff. No answer leaves int64, because the
-buffer refuses updates that could make one (`DiffOverflow`); sums on the way wrap around and back: no loop here checks.
+by (time, data); *consolidated* means ordered and without a zero diff. No answer leaves int64, because the buffer
+refuses updates that could make it do so (`DiffOverflow`). Intermediate sums may wrap around and back, so the loops here
+do not check for overflow.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ Codes = NDArray[np.int64]
 Diffs = NDArray[np.int64]
 
 BYTES_PER_UPDATE = 24
-"""Three columns of 8 bytes."""
+"""The size of an update: three columns of 8 bytes."""
 
 TIME_LIMIT = 1 << 64
 """Times are integers of 0 .. TIME_LIMIT - 1."""
 
 COMPARISON_SORT_ROWS = 1_024
-"""Up to here one compiled merge sort beats numpy's vector sort with its dozen calls."""
+"""Up to this number of rows, one compiled merge sort is faster than numpy's vector sort with its dozen calls."""
 
 
 class Updates(NamedTuple):
-    """Columns of updates, all of one length. `data` holds int64 codes, which are also the order within one time."""
+    """Columns of updates, all of one length. `data` are int64 codes, by which updates of the same time are ordered."""
 
     times: Times
     data: Codes
@@ -41,7 +42,7 @@ class Updates(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of updates (`len` is that of the tuple)."""
+        """The number of updates (`len` is the length of the tuple: 3)."""
         return self.times.shape[0]
 
     def rows(self, start: int, stop: int) -> Updates:
@@ -72,7 +73,7 @@ def concatenate(parts: list[Updates]) -> Updates:
 def consolidated(updates: Updates) -> Updates:
     """The consolidated form of updates in any order: ordered by (time, data), diffs summed, zeros dropped.
 
-    Cost O(n log n). The result may share memory with the argument only if that was consolidated already.
+    Cost O(n log n). The result shares memory with the argument only if the argument is consolidated already.
     """
     rows = updates.size
     if rows == 0 or _is_consolidated(*updates):
@@ -87,20 +88,20 @@ def consolidated(updates: Updates) -> Updates:
 
 
 def trimmed(columns: Updates, kept: int) -> Updates:
-    """The first `kept` rows; copied when that frees more memory than it takes."""
+    """The first `kept` rows; copied if the copy frees more memory than it takes."""
     head = columns.rows(0, kept)
     return head.copy() if kept < columns.size // 2 else head
 
 
 def rows_mask(rows: int) -> int:
-    """A mask of the bits that hold the numbers below `rows`."""
+    """A mask of the bits that numbers below `rows` may have."""
     return (1 << (rows - 1).bit_length()) - 1
 
 
 def _vector_order(updates: Updates) -> tuple[NDArray[np.uint64], int]:
-    """An order of the rows by (time, data), as numbers whose bits under the returned mask are row indexes.
+    """The order of the rows by (time, data), as numbers whose bits under the returned mask are row indexes.
 
-    Time, data and row index are packed into one 64-bit key where they fit, as most batches do: numpy sorts plain
+    Time, data and row index are packed into one 64-bit key if they fit, as they do for most batches: numpy sorts plain
     integers several times faster than it ranks pairs.
     """
     times, data, rows = updates.times, updates.data, updates.size
@@ -110,7 +111,7 @@ def _vector_order(updates: Updates) -> tuple[NDArray[np.uint64], int]:
     row_bits = (rows - 1).bit_length()
     if time_bits + code_bits > 64:
         return np.lexsort((data, times)).view(np.uint64), rows_mask(rows)
-    # differences of codes wrap around in int64 and come out right as uint64
+    # differences of codes wrap around in int64, and are correct as uint64
     key = (data - first_code).view(np.uint64)
     if code_bits < 64:
         key |= (times - first_time) << np.uint64(code_bits)
@@ -181,7 +182,7 @@ def _gather_sums(
     out_data: Codes,
     out_diffs: Diffs,
 ) -> int:
-    """Write the sums per (time, data) in `order`, without zeros; returns how many."""
+    """Write the sums per (time, data) in `order`, without zeros; returns their number."""
     kept, rows, i = 0, times.shape[0], 0
     while i < rows:
         row = order[i] & mask
@@ -216,7 +217,7 @@ def merge_some(
 ) -> tuple[int, int, int]:
     """Merge two consolidated columns from rows `i` and `j` on into `out` from row `k` on.
 
-    Stops when one side is used up or `out` is full; returns the three positions reached, where a later call goes on.
+    Stops when one side is used up or `out` is full; returns the three positions at which a later call continues.
     """
     left_rows, right_rows, out_rows = left_times.shape[0], right_times.shape[0], out_times.shape[0]
     while i < left_rows and j < right_rows and k < out_rows:

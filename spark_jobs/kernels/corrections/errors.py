@@ -21,7 +21,7 @@ class MinBitsTooLarge(TidemarkError):
 
 
 class NoBucket(TidemarkError):
-    """A time lies below every bucket that is left. Fact: `time`, the first such time."""
+    """A time is below every bucket that is left. Fact: `time`, the first such time."""
 
     code = "no_bucket"
 

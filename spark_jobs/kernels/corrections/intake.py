@@ -1,4 +1,4 @@
-"""Turning what callers have (lists, numpy, Arrow) into columns, exactly or not at all."""
+"""Conversion of the callers' data (lists, numpy, Arrow) into columns: exact, or refused."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def as_frontier(frontier: Frontier) -> Frontier:
 
 
 def require_columns(updates: Updates) -> None:
-    """Raise MalformedUpdates unless these are columns of one length and of the types that `as_updates` gives."""
+    """Raise MalformedUpdates unless these are columns of one length, of the types that `as_updates` returns."""
     columns = updates if isinstance(updates, tuple) else ()
     if len(columns) == 3:
         times, data, diffs = columns
@@ -92,7 +92,7 @@ def require_equal_lengths(rows: int, updates: Updates) -> None:
 
 
 def _array(values: Any, name: str) -> NDArray[Any] | Iterable[Any]:
-    """Arrow and numpy columns as a one-dimensional integer array; anything else as it is."""
+    """Arrow and numpy columns as a one-dimensional integer array; other values unchanged."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         if values.null_count:
             raise MalformedUpdates(
@@ -125,6 +125,6 @@ def _integers(values: Iterable[Any], name: str) -> list[int]:
 
 
 def _owned(column: NDArray[Any], dtype: type[Any]) -> NDArray[Any]:
-    """The column in `dtype`, contiguous and writable: the compiled loops know no other kind of array."""
+    """The column in `dtype`, contiguous and writable: the compiled loops accept only such arrays."""
     column = np.ascontiguousarray(column, dtype)
     return column if column.flags.writeable else column.copy()

@@ -20,18 +20,18 @@ import numpy as np
 from spark_jobs.kernels.refusals import MalformedUpdates
 
 Kind = type | tuple[Any, ...] | None
-"""A type, for tuples a kind for each place, None as long as there are no data."""
+"""A type; for tuples, a kind for each place; None as long as there are no data."""
 
 _CERTAIN = frozenset({str, bytes, int, bool})
-"""Types whose values need no look one by one."""
+"""Types whose values need not be examined one by one."""
 
 
 class _WithZone:
-    """The kind of instants, or of times of day, that name their zone."""
+    """The kind of instants, or of times of day, with a zone."""
 
 
 def kind_of(data: Sequence[Any]) -> Kind:
-    """The kind of all these data. Raises MalformedUpdates where they have none."""
+    """The kind of all these data. Raises MalformedUpdates if they have no common kind."""
     types = set(map(type, data))
     kinds = {_kind_of_type(one) for one in types}
     if len(kinds) > 1:
@@ -49,7 +49,7 @@ def kind_of(data: Sequence[Any]) -> Kind:
 
 
 def merged(known: Kind, other: Kind) -> Kind:
-    """The kind of data of both kinds. Raises MalformedUpdates where they differ."""
+    """The kind of data of both kinds. Raises MalformedUpdates if the kinds differ."""
     if known == other or other is None:
         return known
     if known is None:
@@ -61,7 +61,7 @@ def merged(known: Kind, other: Kind) -> Kind:
 
 
 def not_of_one_kind(found: str) -> MalformedUpdates:
-    """The refusal of data that a read could not bring into order."""
+    """The refusal of data that a read could not sort."""
     return MalformedUpdates(
         expected="data of one kind with exact equality, a hash and a total order: texts, bytes, integers, dates, or"
         " tuples of such",
@@ -87,7 +87,7 @@ def _kind_of_type(one: type) -> type:
 
 
 def _looked_at(kind: type, data: Sequence[Any]) -> Kind:
-    """The kind of data of a type whose values may differ in what they compare with."""
+    """The kind of data of a type not all of whose values can be compared, which are therefore examined one by one."""
     try:
         unequal = next((value for value in data if not (value == value and not value < value)), None)  # noqa: PLR0124
     except (TypeError, ValueError, ArithmeticError) as error:

@@ -1,11 +1,12 @@
-"""Keeping every answer inside int64, so that adding two diffs anywhere needs no check.
+"""A guard that keeps every answer within int64, so that additions of two diffs need no check.
 
 An answer is the sum of a row's diffs at some of its times: since may bring any of them together, and a read may leave
-any out. So it lies between the sum of what is negative at each time and the sum of what is positive, and the guard
-keeps an upper bound of both over all rows: rows × greatest magnitude per insert, far above the truth and far below
-2^63 in practice. Only when the cheap bound gets there are the exact sums computed.
+any out. Add up a row's diffs per time: the answer lies between the sum of the negative totals and the sum of the
+positive ones. The guard keeps an upper bound of both over all rows: number of rows × greatest magnitude, per insert. In
+practice this bound is far above the true sums and far below 2^63. The exact sums are computed only if the cheap bound
+reaches 2^63.
 
-Sums on the way to an answer may leave int64: they wrap around, and what is added later brings them back.
+Intermediate sums may leave int64: they wrap around, and later additions bring them back.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DIFF_LIMIT = 1 << 63
 
 
 class MagnitudeGuard:
-    """Refuses updates that, with those already held, could make an answer leave int64. `bound`: the bound so far."""
+    """Refuses updates that, with those in the buffer, could make an answer leave int64. `bound` is the bound so far."""
 
     __slots__ = ("bound",)
 
@@ -29,30 +30,30 @@ class MagnitudeGuard:
         self.bound = 0
 
     def admit(self, updates: Updates, held: Callable[[], Updates], *, negated: bool) -> None:
-        """Take the updates into account or raise DiffOverflow.
+        """Add the updates to the bound, or raise DiffOverflow.
 
         Args:
-            updates: what comes, its times forwarded to since.
-            held: gives what the buffer holds, consolidated and forwarded to since.
-            negated: the updates come with their diffs negated.
+            updates: the new updates, with times forwarded to since.
+            held: returns the updates in the buffer, consolidated and forwarded to since.
+            negated: True if the updates are to be inserted with their diffs negated.
         """
         bound = self.bound + updates.size * greatest_magnitude(updates.diffs)
         if bound >= DIFF_LIMIT:
             positive, negative = greatest_sums(held(), updates, negated=negated)
             bound = max(positive, negative)
-            # int64 reaches one further down than up
+            # the least int64 has a magnitude greater by one than the greatest int64
             if bound >= DIFF_LIMIT and (positive >= DIFF_LIMIT or negative > DIFF_LIMIT):
                 raise DiffOverflow(bound)
         self.bound = bound
 
 
 def greatest_magnitude(diffs: Diffs) -> int:
-    """The greatest absolute value in a non-empty column, exact for -2^63."""
+    """The greatest absolute value in a non-empty column, exact even for -2^63."""
     return max(int(diffs.max()), -int(diffs.min()))
 
 
 def greatest_sums(held: Updates, fresh: Updates, *, negated: bool = False) -> tuple[int, int]:
-    """Over all rows: the greatest sum of what is positive at a row's times, and of what is negative (without its sign).
+    """The greatest sum, over all rows, of a row's positive totals per time, and of its negative ones (without sign).
 
     Exact at any size. Cost O(n log n), in Python integers.
     """

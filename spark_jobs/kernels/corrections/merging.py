@@ -5,11 +5,12 @@ Forwarding times inside a chain can break its order. With since 2,
     chain 1: (c, 1, +1) (b, 2, -1) (a, 3, -1)        forwarded: (c, 2, +1) (b, 2, -1) (a, 3, -1)      c before b
     chain 2: (b, 1, +1) (a, 2, +1) (c, 2, -1)        forwarded: (b, 2, +1) (a, 2, +1) (c, 2, -1)      b before a
 
-so merging the forwarded chains from top to bottom neither sorts nor consolidates. Two ways are right, and agree:
+so a merge of the forwarded chains from top to bottom would neither sort nor consolidate. Two ways are correct, and have
+the same result:
 
-* few distinct stale times (times below since): cut each chain after each of them. Every piece has one time, stays
-  ordered when that time becomes since, and the pieces merge as chains;
-* many: gather everything, forward, sort and consolidate once. The number of pieces no longer matters.
+* With few distinct stale times (times below since), each chain is cut after each stale time. A stale piece has a single
+  time, so it stays ordered when that time becomes since. The pieces are then merged as chains.
+* With many stale times, all updates are gathered, forwarded, sorted and consolidated once.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from spark_jobs.kernels.corrections.chains import Chain, Ledger, forwarded, merg
 from spark_jobs.kernels.corrections.columns import Updates, consolidated
 
 STALE_TIMES_CAP = 32
-"""From this many distinct stale times on, one sort replaces the merge of pieces."""
+"""With so many distinct stale times or more, one sort replaces the merge of pieces."""
 
 SORTED_AT_ONCE_ROWS = 2_048
-"""Fewer updates than this are sorted in any case: a handful of calls instead of a handful for each pair of chains."""
+"""Fewer updates than this are always sorted: that takes a few calls in all, a merge takes a few per pair of chains."""
 
 
 def merged_under_since(chains: list[Chain], since: int, ledger: Ledger) -> Chain | None:
-    """The consolidated updates of all `chains` with times forwarded to `since`, as one chain; None if nothing is left.
+    """The consolidated updates of all `chains` with times forwarded to `since`, as one chain; None if all cancel.
 
     A single chain without stale times is returned as it is. Cost O(U log K) for U updates in K chains, or one sort.
     """
@@ -57,7 +58,7 @@ def has_many_stale_times(chains: list[Chain], since: int, cap: int = STALE_TIMES
 
 
 def sorted_at_once(chains: list[Chain], since: int, ledger: Ledger) -> Chain | None:
-    """Gather, forward, sort, consolidate."""
+    """The merged chain, made by one sort of all updates; None if all cancel."""
     gathered = updates_of(chains)
     chain = Chain.of(consolidated(forwarded(gathered, since)), ledger.chunk_rows)
     left = chain.count if chain else 0
@@ -66,7 +67,7 @@ def sorted_at_once(chains: list[Chain], since: int, ledger: Ledger) -> Chain | N
 
 
 def merged_by_pieces(chains: list[Chain], since: int, ledger: Ledger) -> Chain | None:
-    """Cut every chain at its stale times, then merge the pieces, smallest first."""
+    """The merged chain, made by cutting every chain at its stale times and merging the pieces, smallest first."""
     pieces = [piece for chain in chains for piece in forwarded_pieces(chain, since)]
     heap = [(piece.count, serial, piece) for serial, piece in enumerate(pieces)]
     heapify(heap)
@@ -81,7 +82,7 @@ def merged_by_pieces(chains: list[Chain], since: int, ledger: Ledger) -> Chain |
 
 
 def forwarded_pieces(chain: Chain, since: int) -> list[Chain]:
-    """`chain` cut after each distinct time below `since`, each stale piece moved up to `since`; all remain ordered."""
+    """`chain` cut after each distinct time below `since`; stale pieces are moved up to `since`, and all are ordered."""
     pieces: list[Chain] = []
     rest: Chain | None = chain
     while rest is not None and rest.first_time < since:

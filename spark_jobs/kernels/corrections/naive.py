@@ -1,4 +1,4 @@
-"""The slow, obvious twins of the correction buffer and of the bucket chain: what they mean, without any structure."""
+"""The slow, obvious twins of the correction buffer and of the bucket chain: the same results without any structure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class NaiveCorrections:
         return [(data, time, sums[time, data]) for time, data in sorted(sums) if sums[time, data]]
 
     def advance_since(self, since: Frontier) -> None:
-        """Move since; raises SinceRegression if it would go back."""
+        """Move since; raises SinceRegression if it is before the present one."""
         if not self.since <= since:
             raise SinceRegression(self.since, since)
         self.since = since
@@ -66,7 +66,7 @@ class NaiveBucketChain:
         return [(offset, bits) for offset, bits, _ in self._buckets]
 
     def insert(self, times: list[int]) -> None:
-        """Add all times or, if one lies below every bucket, none: NoBucket."""
+        """Add all times. If one is below every bucket, none is added: raises NoBucket."""
         lower = self._buckets[0][0] if self._buckets else None
         for time in times:
             if lower is None or time < lower:

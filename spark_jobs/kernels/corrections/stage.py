@@ -1,6 +1,7 @@
 """The stage: fresh updates, unordered, until they fill a chunk.
 
-Making a chain costs a sort, an allocation and merges; for updates that trickle in one by one that would dwarf the copy.
+To make a chain takes a sort, an allocation and merges. If updates come one by one, that costs far more than a copy into
+the stage.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ class Stage:
     """Up to `capacity - 1` updates in columns of fixed size.
 
     Args:
-        chunk_bytes: `capacity` is as many updates as fit, at least one.
+        chunk_bytes: the size in bytes from which `capacity` follows: as many updates as fit, at least one.
     """
 
     __slots__ = ("capacity", "columns", "count")

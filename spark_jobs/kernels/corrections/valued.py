@@ -1,8 +1,8 @@
 """The correction buffer over data of any ordered type with exact equality: strings, bytes, integers, dates, tuples.
 
 Each distinct value gets an integer code when it first comes in; the coded buffer does the work. Codes are given in the
-order of arrival, so a read sorts what it returns once more, by value. Values whose last update has cancelled are
-forgotten when they are in the majority, so memory follows what is held, not what ever passed through.
+order of arrival, so a read sorts its result once more, by value. Values whose last update has cancelled are forgotten
+once they are in the majority. So memory depends on the updates in the buffer, not on all that ever passed through.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from spark_jobs.kernels.refusals import MalformedUpdates
 from spark_jobs.model import Frontier
 
 FORGOTTEN_AT_ONCE = 65_536
-"""Values beyond twice the updates held at which unused ones are forgotten: renumbering costs a pass over everything."""
+"""Unused values are forgotten when the values exceed twice the stored updates by this number.
+
+Not earlier, because renumbering takes a pass over all updates."""
 
 
 class Corrections(NamedTuple):
@@ -33,18 +35,18 @@ class Corrections(NamedTuple):
     diffs: Diffs
 
     def rows(self) -> list[tuple[Any, int, int]]:
-        """`(value, time, diff)` per update, in Python integers."""
+        """`(value, time, diff)` per update, with times and diffs as Python integers."""
         return list(zip(self.data, self.times.tolist(), self.diffs.tolist(), strict=True))
 
     def to_arrow(self, data_type: pa.DataType | None = None) -> pa.Table:
-        """Columns `data` (of `data_type`, or what Arrow infers), `time` (uint64) and `diff` (int64)."""
+        """A table of `data` (of `data_type`, or of the type that Arrow infers), `time` (uint64) and `diff` (int64)."""
         return pa.table({"data": pa.array(self.data, data_type), "time": self.times, "diff": self.diffs})
 
 
 class CorrectionBuffer:
     """A stash of updates `(data, time, diff)` that leave only by being cancelled.
 
-    All values of one buffer are of one kind (see `kinds`), so that every read can put them in order. Args: those of
+    All values of a buffer are of one kind (see `kinds`), so that every read can sort them. The arguments are those of
     `CodedCorrections`.
 
     >>> buffer = CorrectionBuffer()
@@ -59,38 +61,39 @@ class CorrectionBuffer:
 
     @property
     def since(self) -> Frontier:
-        """The frontier that every time is forwarded to."""
+        """The frontier to which every time is forwarded."""
         return self._coded.since
 
     @property
     def held(self) -> int:
-        """Updates held physically, O(1)."""
+        """The number of stored updates, O(1)."""
         return self._coded.held
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the updates held physically without their values, O(1)."""
+        """The bytes of the stored updates without their values, O(1)."""
         return self._coded.held_bytes
 
     @property
     def distinct_values(self) -> int:
-        """Values that have a code, O(1)."""
+        """The number of values that have a code, O(1)."""
         return len(self._vocabulary.values)
 
     @property
     def copied(self) -> int:
-        """Updates written into new chains so far, O(1): the structural work."""
+        """The number of updates written into new chains so far, O(1): the structural work."""
         return self._coded.copied
 
     def insert(self, data: Any, times: Any, diffs: Any) -> None:
-        """Add updates given as columns (lists, numpy or Arrow); times forwarded to since, discarded if since is `[]`.
+        """Add updates given as columns (lists, numpy or Arrow), with times forwarded to since.
 
-        Raises MalformedUpdates, TimeOutOfRange or DiffOverflow, with nothing inserted.
+        If since is `[]`, they are discarded. Raises MalformedUpdates, TimeOutOfRange or DiffOverflow; no update is
+        inserted then.
         """
         self._insert(data, times, diffs, self._coded.insert)
 
     def insert_negated(self, data: Any, times: Any, diffs: Any) -> None:
-        """`insert` with every diff negated: the feedback of what was written."""
+        """Add updates with their diffs negated: the feedback of the updates that were written."""
         self._insert(data, times, diffs, self._coded.insert_negated)
 
     def updates_before(self, upper: Frontier) -> Corrections:
@@ -102,7 +105,7 @@ class CorrectionBuffer:
         return self._coded.count_before(upper)
 
     def contents(self) -> Corrections:
-        """Everything held, forwarded and consolidated, whatever since is; moves nothing."""
+        """All updates in the buffer, forwarded and consolidated; changes nothing in the buffer."""
         return self._decoded(self._coded.contents())
 
     def consolidate_before(self, upper: Frontier) -> None:
@@ -110,17 +113,17 @@ class CorrectionBuffer:
         self._coded.consolidate_before(upper)
 
     def consolidate_at_since(self) -> None:
-        """Consolidate what lies at since; nothing for since `[]` and the greatest time."""
+        """Consolidate the updates at since; does nothing if since is `[]` or the greatest time."""
         self._coded.consolidate_at_since()
 
     def advance_since(self, since: Frontier) -> None:
-        """Move since; `[]` empties the buffer for good. Raises SinceRegression if it would go back."""
+        """Move since; `[]` empties the buffer for good. Raises SinceRegression if it is before the present one."""
         self._coded.advance_since(since)
         if since.time is None:
             self._vocabulary = _Vocabulary()
 
     def state(self) -> tuple[object, ...]:
-        """A picture of the complete physical state: equal to a later one iff nothing moved in between."""
+        """The complete physical state, as a value: equal to a later one if nothing moved in between."""
         return self._coded.state()
 
     def _insert(self, data: Any, times: Any, diffs: Any, insert: Callable[[Updates], None]) -> None:
@@ -154,7 +157,7 @@ class CorrectionBuffer:
 
 
 def _distinct_first(data: Any) -> tuple[Sequence[Hashable], Codes | None]:
-    """The values to look up and, if they are fewer than the rows, the index of each row's value among them."""
+    """The values to look up, and the index of each row's value among them; None for one value per row."""
     if isinstance(data, pa.ChunkedArray):
         data = data.combine_chunks()
     if isinstance(data, pa.Array):
@@ -174,7 +177,7 @@ def _of_arrow(data: pa.Array) -> tuple[Sequence[Hashable], Codes | None]:
     if pa.types.is_floating(values) or pa.types.is_nested(values):
         raise not_of_one_kind(f"data of the type {values}")
     if encoded and data.dictionary.null_count:
-        # a dictionary may hold the null itself, and then says that it has none
+        # a dictionary may contain the null itself; then the null count of its indices is 0
         data, encoded = data.cast(values), False
     if data.null_count:
         raise MalformedUpdates(
@@ -201,7 +204,7 @@ class _Codes(dict[Hashable, int]):
 
 
 class _Vocabulary:
-    """Codes of values, in the order in which the values first came; `values[code]` is the value, `kind` that of all."""
+    """Codes of values, in the order in which the values first came; `values[code]` is the value, `kind` its kind."""
 
     def __init__(self, values: list[Any] | None = None, kind: Kind = None) -> None:
         self.values: list[Any] = values or []
@@ -223,7 +226,7 @@ class _Vocabulary:
         del self.values[count:]
 
     def ranks(self, codes: Codes) -> Codes:
-        """For each code a number that orders like its value among the values of all `codes`."""
+        """Per code, the rank of its value among the values of all `codes`."""
         distinct, positions = np.unique(codes, return_inverse=True)
         values = [self.values[code] for code in distinct.tolist()]
         ranks = np.empty(len(values), np.int64)
@@ -231,5 +234,5 @@ class _Vocabulary:
         return ranks[positions]
 
     def only(self, used: Codes) -> _Vocabulary:
-        """A vocabulary of the values of the codes `used` alone, which become 0 .. n - 1 in this order."""
+        """A vocabulary of only the values with the codes `used`, which become 0 .. n - 1 in this order."""
         return _Vocabulary([self.values[code] for code in used.tolist()], self.kind)
