@@ -1,4 +1,4 @@
-"""Gold's chains and checkpoints: the state of any entity at any time, exact before and after compaction.
+"""The chains and checkpoints of gold: the state of any entity at any time, exact before and after compaction.
 
 >>> deltas = [
 ...     Delta("plane", event_time=1, row_id=1, op=Op.CREATE, values=[1.0, 2.0]),

@@ -1,8 +1,8 @@
 """Chains of many entities as a DataFrame: compaction, states of any time, and the point-in-time join.
 
-One row is a segment: a checkpoint and, in lists, the deltas after it (`kernels.deltas.packing`). A read needs, per
-entity, the one segment that its time falls into; only where a delta before that one was not known yet at the visible
-time asked for, the segments before it, back to one whose checkpoint was.
+A row is a segment: a checkpoint and, in lists, the deltas after it (`kernels.deltas.packing`). A read needs, per
+entity, the segment into which its event time falls. If a change before that segment was not known yet at the visible
+time asked for, it also needs the segments before it, back to one whose checkpoint was settled at that time.
 """
 
 from __future__ import annotations
@@ -36,33 +36,35 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 LEAST_ROWS = 1 << 16
-"""Rows that a worker works on at once, if entities are small."""
+"""The number of rows that a worker processes at once, if entities are small."""
 
 PART_BYTES = 1 << 26
-"""Bytes of deltas and segments, as Arrow has them, that a worker works on at once: an entity that has more, or that
-shares its bucket with such a one, is worked on in stretches of event time. Where rows declare parents it is not: a
-parent may stand anywhere before its child."""
+"""The size of deltas and segments in Arrow, in bytes, that a worker processes at once.
+
+A bucket with more bytes is processed in spans of event time. If rows declare parents, it is not parted, because a
+parent may be anywhere before its child."""
 
 PLACE = "place"
-"""Column with the event time from which on a row changes its chain."""
+"""The column with the event time from which on a row changes its chain."""
 
 QUESTIONS = 1 << 14
-"""Questions for which a worker reads the segments of their entities at once, if it reads them from files."""
+"""The number of questions for which a worker reads the segments of their entities at once, if it reads from files."""
 
 BUCKET, BUCKETS = "bucket", 4096
-"""Column that an entity's rows are brought together by, and how many values it has: Spark sorts by a number several
-times as fast as by text, and what is sorted further the kernels sort."""
+"""The column by which the rows of an entity are brought together, and the number of its values.
+
+Spark sorts by a number several times as fast as by text; the kernels sort the rows of a bucket further."""
 
 NEEDED = (
     "entity", "start_time", "start_row", "end_time", "settled", "settled_end", "timestamp", "at_delta", "delta_count",
     "deleted", "vector", "seen", "encoding", "event_times", "row_ids", "known", "known_until", "ops", "refusals",
     "sizes", "indices", "values", "given", "scalars", "transforms", "delta_ids", "parents", "sequences",
 )  # fmt: skip
-"""Columns of a segment that a read needs; which of them, the meaning says (`columns_needed`)."""
+"""The columns of a segment that a read may need; `columns_needed` returns those for a meaning."""
 
 
 class SegmentFiles(Protocol):
-    """Packed segments in files, which the workers read by themselves."""
+    """Packed segments in files that the workers read by themselves."""
 
     def between(self, least: str, greatest: str) -> pa.Table:
         """All segments of the entities from `least` to `greatest`, with the columns that a read needs."""
@@ -71,8 +73,10 @@ class SegmentFiles(Protocol):
 
 @dataclass(frozen=True)
 class ChainFrame:
-    """Packed segments as a DataFrame (`segments`, times as integers), what its deltas mean, and from which times on all
-    of them are there. `files`: the same segments, where workers can read them without Spark."""
+    """Packed segments as a DataFrame (`segments`, times as integers), with the meaning of the deltas.
+
+    `frontiers` are the times from which on all deltas are there. `files` are the same segments, if workers can read
+    them without Spark."""
 
     segments: DataFrame
     meaning: Meaning
@@ -93,7 +97,7 @@ class ChainFrame:
         if entity is not None:
             rows = rows.where(F.col("entity") == entity)
         rows = rows.where(needed_for(event_time, known_at))
-        # else every entity has one segment
+        # as known now, every entity has one segment
         rows = rows.withColumn(BUCKET, F.col("entity")) if known_at is None else together(rows)
         asker = _StatesAt(self.meaning, _or_latest(event_time), _or_latest(known_at))
         return rows.mapInArrow(asker, state_ddl(self.meaning))
@@ -104,7 +108,7 @@ class ChainFrame:
     def join_as_of(
         self, df: DataFrame, *, entity: str, time: str, known_at: str | None = None, prefix: str = ""
     ) -> DataFrame:
-        """`df` with the state that each row's entity had at the row's time; see `spark_jobs.checkpoints.join_as_of`."""
+        """`df` with the state of each row's entity at the time of the row; see `spark_jobs.checkpoints.join_as_of`."""
         names = [f"{prefix}{name}" for name in [*_components(self.meaning), "timestamp", "at_delta"]]
         refuse_taken(df, names)
         asked = questions_of(df, entity=entity, time=time, known_at=known_at or time)
@@ -120,35 +124,37 @@ class ChainFrame:
 def join_as_of(
     df: DataFrame, entity: str, time: str, *, chains: ChainFrame, known_at: str | None = None, prefix: str = ""
 ) -> DataFrame:
-    """Every row of `df` with the state that its entity had at its time, for training sets without leaks.
+    """Every row of `df` with the state of its entity at its time, for training sets without leaks.
 
-    The state is made of the deltas with an event time of at most the row's that were known then: by default at the
-    row's own `time`, so that nothing leaks which a model could not have known; else at the row's `known_at`, a column
-    of visible times.
+    The state is that of the deltas whose event time is not after the row's, as far as they were known at a visible
+    time. By default this is the row's own `time`, so that the state has no data that a model could not have known.
+    Otherwise it is the row's `known_at`, a column of visible times.
 
     Args:
-        df: any rows; they come back as often as they are there, in any order.
-        entity: column of `df` with the entity.
-        time: column of `df` with the event time: a timestamp, a date (its midnight), both in UTC where they name no
-            zone, or whole numbers, ticks of the chains. null has no state.
-        chains: the published chains of a source (`spark_jobs.jobs.reads.chains_of`), or of a DataFrame of
+        df: any rows; the result has each of them as often as `df`, in any order.
+        entity: the column of `df` with the entity.
+        time: the column of `df` with the event time: a timestamp, a date (its midnight), both in UTC if they have no
+            zone, or whole numbers in ticks of the chains. A row with null has no state.
+        chains: the published chains of a source (`spark_jobs.jobs.reads.chains_of`), or the chains of a DataFrame of
             deltas (`compact_deltas`).
-        known_at: column of `df` with the visible time to know at.
-        prefix: of the joined columns: one per component (or `vector`), `timestamp` and `at_delta` of the last delta
-            folded in. All are null where the entity did not live. For a time that is not published yet they say what
-            is published, which can still change.
+        known_at: the column of `df` with the visible time.
+        prefix: the prefix of the joined columns: one per component (or `vector`), and `timestamp` and `at_delta` of the
+            last delta folded in. All are null if the entity was not live. For a time that is not published yet, they
+            have the state as published so far, which can still change.
 
     Raises:
-        ParameterError: a name or a type that does not fit, a column that is called like a joined one.
-        BelowHorizon, BelowSince: as the join is read, from Spark's worker: a row's time lies before what
-            retention keeps exact.
+        ParameterError: a name or a type does not fit, or a column has the name of a joined one.
+        BelowHorizon, BelowSince: a row's time is before the times that retention keeps exact. Spark's worker raises
+            this when the join is read.
     """
     return chains.join_as_of(df, entity=entity, time=time, known_at=known_at, prefix=prefix)
 
 
 def columns_needed(meaning: Meaning) -> list[str]:
-    """Columns that a read carries to the workers. Every one costs, also where all its lists are empty: those that rows
-    of this meaning never fill are left out."""
+    """The columns that a read sends to the workers.
+
+    Each column has a cost, even if all its lists are empty. So columns that rows of this meaning never fill are left
+    out."""
     never = set() if meaning.operations is not None else {"scalars", "transforms"}
     if not meaning.with_parents:
         never |= {"delta_ids", "parents"}
@@ -158,8 +164,9 @@ def columns_needed(meaning: Meaning) -> list[str]:
 
 
 def together(rows: DataFrame, *within: str) -> DataFrame:
-    """All rows of an entity in one partition, next to each other up to a few entities more: whole by `BUCKET`, and
-    ordered by the columns `within` it."""
+    """The rows with all rows of an entity in one partition, in the same `BUCKET` as those of a few other entities.
+
+    The rows of a bucket are together, ordered by the columns `within`."""
     bucket = F.pmod(F.xxhash64("entity"), F.lit(BUCKETS)).cast("int")
     return rows.withColumn(BUCKET, bucket).repartition("entity").sortWithinPartitions(BUCKET, *within)
 
@@ -187,19 +194,21 @@ def compact_deltas(
     since: int | None = None,
     horizon: int | None = None,
 ) -> ChainFrame:
-    """Chains of a DataFrame of deltas, compacted. Where deltas are small, a session that cuts batches by rows alone
-    hands them over faster: see "Batches" in `spark_jobs/windows/README.md`.
+    """The compacted chains of a DataFrame of deltas.
+
+    If deltas are small, a session that cuts batches by rows alone sends them to the workers faster: see "Batches" in
+    `spark_jobs/windows/README.md`.
 
     Args:
-        deltas: `entity` (text), `event_time`, `time` (when it became visible), `row_id`, `diff` (+1, or -1 for one that
-            is taken back), and the columns that `meaning` names. Times are integers, rows come in any order. A row that
-            stands twice at one time fails what reads the chains (`duplicate_delta`); so does a delta id, where rows
-            declare parents.
-        meaning: what a row does.
-        policy: where checkpoints are placed.
+        deltas: `entity` (text), `event_time`, `time` (at which it became visible), `row_id`, `diff` (+1, or -1 for a
+            row that is taken back), and the columns that `meaning` names. Times are integers; rows may be in any order.
+            If a row is known twice at one time, reads of the chains fail (`duplicate_delta`); so they do for a delta
+            id, if rows declare parents.
+        meaning: the mapping from rows to deltas.
+        policy: the rules by which checkpoints are placed.
         as_of: the event time from which the age of pending deltas counts.
-        since: visible time that every read is at or beyond (None: any is asked for).
-        horizon: event time that every read is at or beyond. Deltas go where both have passed them.
+        since: the least visible time of reads (None: reads at any time are allowed).
+        horizon: the least event time of reads. Deltas that both frontiers have passed are dropped.
     """
     given = {name: value for name, value in (("since", since), ("horizon", horizon)) if value is not None}
     compactor = _Compactor(meaning, policy, min(as_of, LATEST), Frontiers(**given))
@@ -242,7 +251,7 @@ class _Compactor:
 
 
 def unpacked(table: pa.Table, entities: pa.Array, meaning: Meaning) -> Segments:
-    """Packed segments of those entities, as the kernels take them."""
+    """The packed segments of these entities, in the form of the kernels."""
     return unpack(table, entities, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents)
 
 
@@ -298,13 +307,13 @@ class _JoinAsOf:
         for questions in whole_groups(batches, ["entity"], least_rows=QUESTIONS):
             entities = pc.unique(questions["entity"])
             bounds = pc.min_max(entities).as_py()
-            # nothing is asked of nobody
+            # without any entity, no segment is needed
             held = files.between(bounds["min"] or "", bounds["max"] or "")
             yield questions, held.filter(pc.is_in(held["entity"], value_set=entities))
 
 
 def state_columns(states: States, meaning: Meaning) -> dict[str, pa.Array]:
-    """States as columns: components by name, or `vector`; null where the entity is not live."""
+    """The states as columns: components by name, or `vector`; null for an entity that is not live."""
     known = states.seen & ~states.nulls
     live = states.status == Status.LIVE
     tail = {
@@ -330,14 +339,14 @@ def _components(meaning: Meaning) -> list[str]:
 
 
 def _answers(meaning: Meaning) -> list[DataType]:
-    """Types of the components (or of `vector`), timestamp and at_delta."""
+    """The types of the components (or of `vector`), timestamp and at_delta."""
     value: DataType = {"int64": LongType(), "float64": DoubleType(), "float32": FloatType()}[meaning.dtype]
     value = ArrayType(value) if meaning.names is None else value
     return [*[value] * len(_components(meaning)), LongType(), LongType()]
 
 
 def state_ddl(meaning: Meaning) -> str:
-    """Columns of a state with its entity, as SQL."""
+    """The columns of a state with its entity, as an SQL schema."""
     value = {"int64": "BIGINT", "float64": "DOUBLE", "float32": "FLOAT"}[meaning.dtype]
     value = f"ARRAY<{value}>" if meaning.names is None else value
     components = [f"`{name}` {value}" for name in _components(meaning)]

@@ -1,4 +1,4 @@
-"""Chains of deltas in memory: the segments of the pipeline, with entities by name and one delta as one object."""
+"""Chains of deltas in memory: the segments of the pipeline, with named entities and with deltas as objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNCUT = CompactionPolicy(delta_threshold=NEVER, max_chain_length=NEVER)
 
 
 class UnknownEntityError(TidemarkError):
-    """No delta of that entity is in these chains. Fact: `entity`."""
+    """The chains have no delta of the entity. Fact: `entity`."""
 
     code = "unknown_entity"
 
@@ -71,11 +71,12 @@ class Chains:
         Args:
             deltas: one per (entity, event_time, sequence, row_id).
             dtype: type of the vectors: float32, float64 or int64.
-            dims: the declared length; an entity that never was then counts as zeros. None: Create or Dense comes first.
+            dims: the declared length; then the vector of an absent entity counts as zeros. None: a chain begins with
+                Create or Dense.
             transforms: registered transforms by name; each takes and returns vectors as rows.
-            known_from: per delta the visible time from which it is known; by default its event time.
+            known_from: per delta, the visible time from which on it is known; by default its event time.
 
-        Raises DuplicateDeltaError for two deltas at one place.
+        Raises DuplicateDeltaError for two deltas at the same place.
         """
         entities = {name: code for code, name in enumerate(dict.fromkeys(delta.entity for delta in deltas))}
         batch = DeltaBatch.from_deltas(deltas, entities=entities, dtype=dtype, dims=dims)
@@ -90,7 +91,7 @@ class Chains:
     ) -> dict[str, EntityState]:
         """States at an event time (None: the latest) as known at a visible time (None: now), per entity.
 
-        Refuses times that compaction has passed: `below_horizon`, `below_since`.
+        Raises BelowHorizon or BelowSince for a time that compaction has passed.
         """
         self.frontiers.check_read(event_time, as_known_at)
         names = list(self.entities if entities is None else entities)
@@ -102,16 +103,16 @@ class Chains:
     def history(self, entity: str) -> list[ChainVersion]:
         """The deltas of one entity in order, each with the state after it.
 
-        What both frontiers let go has no history any more: the first version stands on its checkpoint.
+        Deltas that both frontiers have passed are not listed any more: the first version starts from their checkpoint.
         """
         return versions(self._of(entity), transforms=self.transforms)
 
     def rollback(self, entity: str, to: int, *, event_time: int, row_id: int) -> list[Delta]:
         """New deltas that bring an entity back to its state at event time `to`: appended, they keep the history.
 
-        The first stands at (event_time, row_id), which must come after all that the chain holds; a second, needed only
-        where the vector's length changed, at the next row id. A component that was not seen at `to` becomes null.
-        Refuses a `to` below horizon.
+        The first delta is at (event_time, row_id), which must be after all deltas of the chain. A second one, at the
+        next row id, is needed only if the length of the vector has changed. A component that was unseen at `to` becomes
+        null. Raises ParameterError for a position within the chain, and BelowHorizon for a `to` below horizon.
         """
         now, then = (self.state_at(time, entities=[entity])[entity] for time in (None, to))
         self._refuse_position_within(entity, event_time, row_id)
@@ -120,10 +121,11 @@ class Chains:
     def compact(
         self, strategy: Strategy, *, since: Frontier, horizon: Frontier, max_chain_length: int = MAX_CHAIN_LENGTH
     ) -> tuple[Chains, Compaction]:
-        """The chains with checkpoints where `strategy` wants them, all being due, and without the deltas that both
-        frontiers have passed. Every answer at or beyond both stays what it was; a second pass changes nothing.
+        """The chains with the checkpoints of `strategy`, and without the deltas that both frontiers have passed.
 
-        Raises FrontierRegressionError for a frontier below the one that these chains were compacted for.
+        All chains count as due. Every answer at or beyond both frontiers stays the same; a second pass changes nothing.
+
+        Raises FrontierRegressionError for a frontier below that of an earlier compaction of these chains.
         """
         frontiers = self.frontiers.advanced_to(Frontiers.of(since, horizon))
         before = self.segments
@@ -168,8 +170,10 @@ class Chains:
 
 
 def _for_parents(segments: Segments) -> Segments:
-    """The segments as reads may use them. Where deltas name parents by row ids, of which a chain may have several, a
-    checkpoint does not say which of them was applied before it: only the first one with deltas after it counts."""
+    """The segments with only those checkpoints as settled from which a read may start.
+
+    A checkpoint does not tell which parents were applied before it, if deltas name parents by row ids (of which a chain
+    may have several). So a read of such chains starts from the first segment that has deltas, or from one before it."""
     if not segments.deltas.declares_parents:
         return segments
     first = np.full(int(segments.entity.max()) + 1, len(segments))
@@ -184,7 +188,7 @@ def _no_deltas(segments: Segments, entity_count: int) -> DeltaBatch:
 
 
 def _folded(segments: Segments) -> int:
-    """Deltas in the chains' newest checkpoints."""
+    """The number of deltas in the newest checkpoints of the chains."""
     return int(segments.base.delta_count[segments.last_of_entity].sum())
 
 

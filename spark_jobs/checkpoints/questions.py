@@ -1,7 +1,7 @@
-"""The rows of a point-in-time join as questions to chains, and back: with columns of any name, and with every type
-that says an instant.
+"""Conversion of the rows of a point-in-time join to questions to chains, and of answers to rows.
 
-Rows travel in a struct whose fields are numbered, so nothing depends on what they are called.
+The columns may have any name, and times may be of every type of an instant. Rows are sent in a struct whose fields are
+numbered, so nothing depends on the names of columns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def questions_of(df: DataFrame, *, entity: str, time: str, known_at: str) -> Dat
     """The rows of `df` as `entity` (text), `asked_time`, `asked_known` (ticks) and the row itself.
 
     Raises:
-        ParameterError: a name is not that of exactly one column, or a column says no instant.
+        ParameterError: a name is not that of exactly one column, or a column is of no type for instants.
     """
     places = [_place(df, name) for name in (entity, time, known_at)]
     numbered = df.toDF(*_numbered(df))
@@ -57,8 +57,9 @@ def answered_type(df: DataFrame, values: Sequence[DataType]) -> StructType:
 
 
 def answered(rows: DataFrame, df: DataFrame, names: Sequence[str], *, time: str, stamp: int) -> DataFrame:
-    """Rows of `answered_type` under the names of `df` and `names`; the value `stamp`, ticks, as `time` of `df` says
-    instants."""
+    """Rows of `answered_type` with the column names of `df` and `names`.
+
+    The value at the place `stamp` is in ticks; it becomes a timestamp unless `time` of `df` has whole numbers."""
     kind = df.schema.fields[_place(df, time)].dataType
     own = [F.col(f"{ROW}.{_field(i)}").alias(field.name) for i, field in enumerate(df.schema.fields)]
     values = [F.col(answer(i)) for i in range(len(names))]
@@ -68,7 +69,7 @@ def answered(rows: DataFrame, df: DataFrame, names: Sequence[str], *, time: str,
 
 
 def refuse_taken(df: DataFrame, names: Sequence[str]) -> None:
-    """Refuse columns of `df` that SQL could not tell from the joined ones."""
+    """Raise ParameterError for columns of `df` whose names are equal to joined ones, whatever the case of letters."""
     joined = {name.casefold() for name in names}
     taken = sorted(name for name in df.columns if name.casefold() in joined)
     if taken:
@@ -92,7 +93,7 @@ def _numbered(df: DataFrame) -> list[str]:
 
 
 def _place(df: DataFrame, name: str) -> int:
-    """Of the column of that name, exactly or, as in SQL, whatever the case of its letters."""
+    """The index of the column of that name: exactly or, as in SQL, whatever the case of its letters."""
     exact = [i for i, column in enumerate(df.columns) if column == name]
     found = exact or [i for i, column in enumerate(df.columns) if column.casefold() == name.casefold()]
     if len(found) != 1:
@@ -104,7 +105,7 @@ def _place(df: DataFrame, name: str) -> int:
 
 
 def _ticks(column: Column, kind: DataType, name: str) -> Column:
-    """A column of instants as ticks. A time without zone, and a date, which begins at midnight, are in UTC."""
+    """A column of instants as ticks. Times without a zone are in UTC; a date is its midnight in UTC."""
     if isinstance(kind, _WHOLE):
         return column.cast("bigint")
     if isinstance(kind, TimestampType):
@@ -112,7 +113,7 @@ def _ticks(column: Column, kind: DataType, name: str) -> Column:
     if isinstance(kind, DateType):
         return F.unix_date(column) * F.lit(_DAY_US)
     if isinstance(kind, TimestampNTZType):
-        # by its parts: a cast would take it for a time in the zone of the session
+        # by its parts: a cast would read it as a time in the zone of the session
         whole = F.unix_date(column.cast("date")) * F.lit(_DAY_US) + F.hour(column) * F.lit(_HOUR_US)
         seconds = F.extract(F.lit("SECOND"), column) * F.lit(1_000_000)
         return whole + F.minute(column) * F.lit(_MINUTE_US) + seconds.cast("bigint")

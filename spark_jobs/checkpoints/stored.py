@@ -1,7 +1,7 @@
 """Chains in files that tasks read by themselves, a range of entities at a time.
 
-Spark takes a segment's lists apart element by element wherever it carries them: out of a file, through a shuffle, to
-Python. A task that reads its entities' segments from the files gets them as columns.
+Spark handles the lists of a segment element by element: when it reads a file, in a shuffle, and on the way to Python. A
+task that reads the segments of its entities from the files gets them as columns.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def read_chains(spark: SparkSession, folder: str, meaning: Meaning, frontiers: F
 
 @dataclass(frozen=True)
 class ParquetSegments:
-    """Packed segments in Parquet files of this machine's file system."""
+    """Packed segments in Parquet files of the local file system."""
 
     paths: tuple[str, ...]
     columns: Sequence[str]

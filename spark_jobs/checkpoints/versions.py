@@ -1,4 +1,4 @@
-"""All states that entities went through, as known at one time: rows that plain SQL asks for the state at any time.
+"""All states that entities went through, as known at one time: rows in which plain SQL finds the state at any time.
 
 SELECT * FROM versions WHERE valid_from <= E AND (valid_to > E OR valid_to IS NULL)
 """
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 def versions_at(chains: ChainFrame, known_at: int, horizon: int = ALWAYS) -> DataFrame:
     """Every state that an entity had at an event time from `horizon` on, as known at `known_at`.
 
-    Columns: entity, the components (or `vector`), timestamp, at_delta, delta_count, `valid_from` and `valid_to`, the
-    half-open interval of event time over which the state holds (null: to the end). Times are integers. An entity has no
-    row for the times at which it did not live.
+    Columns: entity, the components (or `vector`), timestamp, at_delta, delta_count, `valid_from` and `valid_to`. The
+    last two are the half-open interval of event time in which the entity has the state (null: to the end). Times are
+    integers. An entity has no row for times at which it was not live.
     """
     needed = [c for c in columns_needed(chains.meaning) if c in chains.segments.columns]
     worker = VersionsAt(chains.meaning, known_at, horizon)

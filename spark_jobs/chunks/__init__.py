@@ -14,8 +14,8 @@ In memory, without Spark:
 >>> store.range_query("pump", "day", 0, 9, ["flow"]).to_pylist()
 [{'row_id': 1, 'time': 4, 'flow': 5}]
 
-`DeltaChunkStore` keeps the same chunks in a Delta table and answers alike. `SourceChunks` queries what a source of the
-pipeline has landed.
+`DeltaChunkStore` keeps the same chunks in a Delta table and gives the same answers. `SourceChunks` queries the landed
+rows of a source of the pipeline.
 """
 
 from spark_jobs.chunks.delta import DeltaChunkStore

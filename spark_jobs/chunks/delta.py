@@ -1,11 +1,11 @@
-"""A chunk store on a Delta table: the in-memory store's interface and answers, kept on disk.
+"""A chunk store on a Delta table, with the interface and the answers of the in-memory store.
 
-Every operation is one commit, or none if it changes nothing. What an operation does to an entity does not depend on the
-other entities: so an insert reads the entities of its chunks and applies the kernel's store to them here, and whatever
-concerns the whole table (compaction, dropping a time range, collecting) runs it on the workers, an entity at a time.
-Memory is that of the greatest entity, or, for an insert, of the batch's entities.
+Every operation is one commit, or none if it changes nothing. The effect of an operation on an entity does not depend on
+other entities. So an insert reads the entities of its chunks and applies the kernel's store to them in this process.
+Operations on the whole table (compaction, dropping a time range, collecting) apply it in the workers, one entity at a
+time. The memory needed is that of the greatest entity or, for an insert, of the entities of the batch.
 
-One writer at a time; readers need nothing.
+Only one writer is allowed at a time; readers are not restricted.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ COMPONENT_TYPES = {
     "string": pa.string(),
     "boolean": pa.bool_(),
 }
-"""Types of components, as SQL and as Arrow name them."""
+"""The types of components: SQL name to Arrow type."""
 
 MANY_ENTITIES = 1_000
-"""Changed entities beyond which the whole table is rewritten: a longer list in the commit's condition costs more to
-match with files than it saves."""
+"""The number of changed entities beyond which the whole table is rewritten: to match a longer list with files costs
+more than it saves."""
 
 
 class DeltaChunkStore:
@@ -87,17 +87,18 @@ class DeltaChunkStore:
 
         Raises:
             UnsortedRows: the chunk's row ids do not ascend.
-            ParameterError: the table does not declare what the chunk holds.
+            ParameterError: the chunk has a timeline, a component or a value that the table does not declare.
         """
         return self.insert_all([chunk])[0]
 
     def insert_all(self, chunks: Iterable[Chunk]) -> list[InsertReport]:
-        """Insert chunks one after another, all or none: one read of their entities, one commit. An id names a chunk
-        of one entity.
+        """Insert chunks one after another, all or none, with one read of their entities and one commit.
+
+        Chunks of different entities must have different ids.
 
         Raises:
             UnsortedRows: row ids of a chunk that is not known yet do not ascend.
-            ParameterError: the table does not declare what a chunk holds.
+            ParameterError: a chunk has a timeline, a component or a value that the table does not declare.
         """
         given = [self._as_declared(chunk) for chunk in chunks]
         entities = sorted({chunk.entity for chunk in given if chunk.components})
@@ -143,7 +144,7 @@ class DeltaChunkStore:
         return [candidate.name for candidate in plan]
 
     def drop_time_range(self, timeline: str, lo: int, hi: int) -> int:
-        """Drop every temporal row with a time in `[lo, hi]`, both inclusive, from all its timelines; how many."""
+        """Drop every temporal row with a time in `[lo, hi]`, both inclusive, from all its timelines; their number."""
         checks.check_names(timeline=timeline)
         lo, hi = checks.time_range((lo, hi), "an end of the range")
         if timeline not in self._layout.timelines or lo > hi:
@@ -160,8 +161,9 @@ class DeltaChunkStore:
         return [row.chunk_id for row in found]
 
     def compact(self, config: StoreConfig, passes: int = 50) -> int:
-        """Insert everything anew under `config` until the number of an entity's chunks stops falling; the number of
-        all chunks. The store then neither merges nor splits."""
+        """Insert all chunks anew under `config` until the number of an entity's chunks stops falling.
+
+        Returns the number of all chunks. The store then neither merges nor splits."""
         checks.check_kind(config, StoreConfig, "the limits")
         step = Compact(config, checks.whole_number(passes, "passes", least=0))
         held = self._on_every_entity(step)["rows"]
@@ -178,7 +180,7 @@ class DeltaChunkStore:
         return F.expr(without_time(self._layout))
 
     def _as_declared(self, chunk: Chunk) -> Chunk:
-        """The chunk with the declared types, as it will be read back."""
+        """The chunk with the declared types, as a later read will return it."""
         checks.check_kind(chunk, Chunk, "what is inserted")
         if not chunk.components:
             return chunk
@@ -186,7 +188,7 @@ class DeltaChunkStore:
         return stored_chunks(table, self._layout)[0].chunk
 
     def _commit(self, before: list[StoredChunk], after: list[StoredChunk]) -> None:
-        """Write what is new and remove what is gone; a chunk that stayed is the same object."""
+        """Write new chunks and remove old ones; a chunk that stayed is the same object in both lists."""
         unchanged = set(map(id, before)) & set(map(id, after))
         new = [held for held in after if id(held) not in unchanged]
         gone = [held for held in before if id(held) not in unchanged]
@@ -201,7 +203,7 @@ class DeltaChunkStore:
         self._replace(F.col("entity").isin(sorted(entities)) & named, True, rows)
 
     def _on_every_entity(self, step: Step) -> dict[str, int]:
-        """Run a step on each entity's chunks and commit what it changed; the sums of the entities' reports."""
+        """Run a step on the chunks of each entity and commit the changes; the sums of the entities' reports."""
         run = on_entity(self._layout, self.config, step)
         made = self._frame().groupBy("entity").applyInArrow(run, f"{self._table.schema()}, {REPORT}").persist()
         try:
@@ -217,7 +219,7 @@ class DeltaChunkStore:
         return {name: sum(report[name] for report in reports) for name in ("rows", "dropped")}
 
     def _replace(self, replaced: Column, needed: bool, rows: DataFrame | None = None) -> None:
-        """Put `rows` in the place of those that `replaced` selects, in one commit."""
+        """Replace the rows that `replaced` selects by `rows` (None: by none) in one commit, if `needed`."""
         if needed:
             self._write(self._frame().limit(0) if rows is None else rows).overwrite(replaced)
 

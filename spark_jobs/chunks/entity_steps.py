@@ -15,26 +15,26 @@ from spark_jobs.kernels.chunks.store import ChunkStore
 from spark_jobs.kernels.chunks.stored import StoredLayout, stored_chunks, stored_table
 
 REPORT = "changed BOOLEAN, dropped BIGINT"
-"""Columns that `on_entity` adds. An entity's chunks are followed by its report: a row without a `chunk_id`, whose
-`rows` is the number of the entity's chunks."""
+"""The columns that `on_entity` adds. The chunks of an entity are followed by its report: a row without a `chunk_id`,
+whose `rows` is the number of the entity's chunks."""
 
 CANDIDATES = (
     "name STRING, first_row_id BIGINT, size_bytes BIGINT, is_static BOOLEAN, is_protected BOOLEAN,"
     " distance DECIMAL(20, 0)"
 )
-"""A `Candidate` as Spark has it; the distance of two 64-bit times needs 65 bits."""
+"""The columns of a `Candidate`, as an SQL schema; the distance of two 64-bit times may need 65 bits."""
 
 
 class Step(Protocol):
     """A change of one entity's store."""
 
     def __call__(self, store: ChunkStore) -> int:
-        """Change the store; how many rows were dropped."""
+        """Change the store. Returns the number of rows dropped."""
 
 
 @dataclass(frozen=True)
 class Compact:
-    """Compaction to convergence."""
+    """The step that compacts the store to convergence."""
 
     config: StoreConfig
     passes: int
@@ -47,20 +47,21 @@ class Compact:
 
 @dataclass(frozen=True)
 class DropTimeRange:
-    """Dropping the rows of a time range."""
+    """The step that drops the rows of a time range."""
 
     timeline: str
     lo: int
     hi: int
 
     def __call__(self, store: ChunkStore) -> int:
-        """Drop the rows; how many."""
+        """Drop the rows. Returns their number."""
         return store.drop_time_range(self.timeline, self.lo, self.hi)
 
 
 def on_entity(layout: StoredLayout, config: StoreConfig, step: Step) -> Callable[[pa.Table], pa.Table]:
-    """For `applyInArrow`: an entity's chunks to its chunks after a step, also those that stayed (the caller may have to
-    rewrite them all), and the report."""
+    """A function for `applyInArrow`, from the chunks of an entity to its chunks after a step, and its report.
+
+    The result has unchanged chunks, too, as the caller may have to rewrite all chunks."""
 
     def run(table: pa.Table) -> pa.Table:  # a function, not a `partial`: Spark looks at its type hints
         return _after_step(table, layout, config, step)
@@ -85,7 +86,7 @@ def _after_step(table: pa.Table, layout: StoredLayout, config: StoreConfig, step
 
 
 def find_candidates(layout: StoredLayout, options: GcOptions) -> Callable[[pa.Table], pa.Table]:
-    """For `applyInArrow`: an entity's chunks as candidates of a collection."""
+    """A function for `applyInArrow`, from the chunks of an entity to candidates of a collection."""
 
     def run(table: pa.Table) -> pa.Table:
         return _candidates(table, layout, options)

@@ -1,10 +1,9 @@
-"""Queries of one entity on a table of chunks: the table's statistics leave out files and chunks, the kernel decides
-rows.
+"""Queries of one entity on a table of chunks: the table's statistics skip files and chunks, the kernel selects rows.
 
-A range takes one read, of chunks that hold a value of a component asked for. Latest-at takes a read of the entity's
-bounds, then reads chunks from the newest on until no chunk that is left can hold a later row: two reads, unless a
-component was last seen long ago. Chunks that were merged between two of its reads lie elsewhere on the timeline than
-their bounds said: it then begins anew.
+A range query takes one read of the chunks with a value of a requested component. A latest-at query reads the bounds of
+the entity's chunks, then chunks from the newest on, until no unread chunk can have a later row. These are two reads,
+unless a component was last seen long ago. If chunks were merged between two reads of a query, their bounds are no
+longer valid, and the query starts again.
 """
 
 from __future__ import annotations
@@ -31,17 +30,18 @@ from spark_jobs.storage.sql import literal, name, qualified, whole
 
 @dataclass(frozen=True)
 class ChunkReader:
-    """Reads the chunks of a table, which has `entity`, `chunk_id`, `row_ids` and, of the layout's timelines and
-    components, `t_T`, `min_T`, `max_T` and `c_C`. A read is one statement: building a frame column by column takes a
-    call into the JVM for each.
+    """A reader of the chunks of a table with the columns `entity`, `chunk_id` and `row_ids`.
+
+    For the timelines and components of the layout it also has `t_T`, `min_T`, `max_T` and `c_C`. A read is one SQL
+    statement: to build a frame column by column would take a call into the JVM for each column.
 
     Args:
-        layout: its timelines and components.
-        instant: SQL of a time of a timeline, as the table's bounds have it, of a whole number.
-        has_static: whether chunks without any time may be there.
-        counted: of chunks with `diff`, `landing` and `landings`, those whose landing counts, whose rows may have come
-            or gone; None: the table has no history, and every chunk counts.
-        sequence: components, of the layout's, that order rows of one time before their row ids do.
+        layout: the timelines and components of the table.
+        instant: SQL that makes a time of a timeline, in the type of the table's bounds, from a whole number.
+        has_static: True if the table may have chunks without any time.
+        counted: returns, of chunks with `diff`, `landing` and `landings`, those whose landing counts. None: the table
+            has no history, and every chunk counts.
+        sequence: the components of the layout that order rows of the same time; row ids decide between equal ones.
     """
 
     lake: Lake
@@ -85,7 +85,7 @@ class ChunkReader:
                 condition = f"{condition} AND NOT {self._ending(timeline, below)}"
             chunks = self._read(entity, timeline, components, condition)
             bounds.check(chunks, least, below)
-            # what lands between two reads of one query is in none of its answer
+            # rows that land between two reads of a query are not part of its answer
             return chunks if self.counted is None else chunks.filter(pc.is_in(chunks["chunk_id"], bounds.names))
 
         def answer(chunks: pa.Table) -> dict[str, Latest]:
@@ -96,7 +96,7 @@ class ChunkReader:
         return latest_newest_first(bounds.newest_first, bounds.newest_start, components, read=read, answer=answer)
 
     def _bounds(self, entity: str, timeline: str, condition: str) -> _Bounds:
-        """Bounds of the entity's chunks that meet the condition."""
+        """The bounds of the entity's chunks that meet the condition."""
         if timeline not in self.layout.timelines:
             return _Bounds({}, None)
         columns = ["chunk_id", *(name(f"{bound}_{timeline}") for bound in ("min", "max"))]
@@ -106,16 +106,16 @@ class ChunkReader:
         return _Bounds(dict(zip(names, ends, strict=True)), max(starts, default=None))
 
     def _telling(self, components: Sequence[str]) -> str:
-        """SQL: whether a chunk has a value of any of the components."""
+        """SQL for the condition that a chunk has a value of any of the components."""
         told = [f"{name(f'c_{c}')} IS NOT NULL" for c in dict.fromkeys(components) if c in self.layout.components]
         return " OR ".join(told) if told else "false"
 
     def _starting(self, timeline: str, time: int) -> str:
-        """SQL: whether a chunk starts at or before a time."""
+        """SQL for the condition that a chunk starts at or before a time."""
         return self._bounded("min", timeline, "<=", time)
 
     def _ending(self, timeline: str, time: int) -> str:
-        """SQL: whether a chunk ends at or after a time."""
+        """SQL for the condition that a chunk ends at or after a time."""
         return self._bounded("max", timeline, ">=", time)
 
     def _bounded(self, bound: str, timeline: str, comparison: str, time: int) -> str:
@@ -134,8 +134,10 @@ class ChunkReader:
         return self._counted(entity, wanted, condition)
 
     def _in_memory(self, chunks: pa.Table) -> tuple[ChunkStore, npt.NDArray[np.int64] | None]:
-        """A store of all chunks that were read for a query: what one read brought, another one may take back. With a
-        sequence its row ids are places, and the row id of each place comes beside it."""
+        """A store of all chunks read for a query, and the row id of each place in it.
+
+        It needs all chunks, as those of a later read may take back rows of an earlier one. With a sequence, the row ids
+        in the store are places; otherwise the second result is None."""
         ids = None
         if self.sequence:
             chunks, ids = with_places(chunks, self.sequence)
@@ -145,7 +147,7 @@ class ChunkReader:
         return ChunkStore.restore(held, StoreConfig.off()), ids
 
     def _counted(self, entity: str, wanted: list[str], condition: str) -> pa.Table:
-        """Columns of the entity's chunks that meet the condition and count."""
+        """The columns `wanted` of the entity's chunks that meet the condition and count."""
         columns = ", ".join(wanted if self.counted is None else [*wanted, "diff", "landing", "landings"])
         chunks = qualified(self.table.database, self.table.table)
         found = self.lake.run(f"SELECT {columns} FROM {chunks} WHERE entity = {literal(entity)} AND ({condition})")
@@ -153,7 +155,7 @@ class ChunkReader:
 
 
 def without_time(layout: StoredLayout) -> str:
-    """SQL: whether a chunk is on none of the timelines."""
+    """SQL for the condition that a chunk is on none of the timelines."""
     return " AND ".join(["true", *(f"{name(f'min_{timeline}')} IS NULL" for timeline in layout.timelines)])
 
 
@@ -163,7 +165,7 @@ class _MergedMeanwhile(Exception):
 
 @dataclass(frozen=True)
 class _Bounds:
-    """Where an entity's chunks lie on a timeline: chunk -> its end; and their greatest start, None without chunks."""
+    """The bounds of an entity's chunks on a timeline: the end per chunk, and the greatest start (None: no chunks)."""
 
     ends: dict[str, int]
     newest_start: int | None
@@ -175,11 +177,11 @@ class _Bounds:
 
     @property
     def names(self) -> pa.Array:
-        """The chunks."""
+        """The names of the chunks."""
         return pa.array(list(self.ends), pa.string())
 
     def check(self, chunks: pa.Table, least: int | None, below: int | None) -> None:
-        """Raise where `chunks` lack one with `least <= end < below`."""
+        """Raise _MergedMeanwhile if `chunks` lack one with `least <= end < below`."""
         if least is None:
             return
         there = set(chunks["chunk_id"].to_pylist())

@@ -1,4 +1,4 @@
-"""Queries of what a source has landed: the chunks of `bronze.<source>_chunks` that count."""
+"""Queries of the landed rows of a source: the chunks of `bronze.<source>_chunks` whose landing is in the ledger."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NothingLanded(TidemarkError):
 
 
 class SourceChunks:
-    """Range and latest-at queries of one source's landed rows: of what has landed when it is asked.
+    """Range and latest-at queries of the rows of a source that have landed at the time of the query.
 
     Args:
         spark: a session, classic or Connect.
@@ -70,7 +70,8 @@ class SourceChunks:
         """The entity's rows with a time in `[lo_us, hi_us]`, both inclusive, and a value of any of the components.
 
         Times are microseconds since 1970. Columns: `row_id`, `time` (timestamp in UTC) and the components (None: all
-        columns of the source), by (time, sequence, row id). An unknown entity and an inverted range give no row.
+        columns of the source), by (time, sequence, row id). For an unknown entity or an inverted range, there are no
+        rows.
 
         Raises:
             UnknownTimeline, UnknownComponent: the source does not declare it.
@@ -85,8 +86,9 @@ class SourceChunks:
     def latest_at(
         self, entity: str, timeline: str, at_us: int, components: Sequence[str] | None = None
     ) -> dict[str, Latest]:
-        """Per component (None: all columns) the entity's value with the greatest (time, sequence, row id) at or
-        before `at_us`, in microseconds since 1970; components without one are left out.
+        """Per component (None: all columns), the value with the greatest (time, sequence, row id) at or before `at_us`.
+
+        `at_us` is in microseconds since 1970. Components without a value are left out.
 
         Raises:
             UnknownTimeline, UnknownComponent: the source does not declare it.
@@ -129,7 +131,7 @@ class SourceChunks:
         """The chunks whose landing is in the ledger."""
         met = set(found["landing"].unique().to_pylist())
         if not met <= self._landed:
-            # once there a landing stays: the ledger is asked about others alone, after the chunks that name them
+            # landings stay in the ledger, so only new ones are looked up, after the chunks that name them were read
             asked = (F.col("source") == self._source.name) & F.col("landing").isin(sorted(met - self._landed))
             self._landed.update(self._lake.read(FILES).where(asked).select("landing").toArrow()["landing"].to_pylist())
         if met <= self._landed:

@@ -1,1 +1,1 @@
-"""Gold's delta algebra: chains of deltas of many entities, folded into states, bit-equal to a replay one by one."""
+"""The delta algebra of gold: chains of deltas of many entities, folded into states that a replay gives bit for bit."""

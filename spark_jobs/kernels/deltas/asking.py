@@ -1,9 +1,9 @@
 """States at many (entity, event time, visible time), each from one checkpoint and the deltas after it.
 
-Definition: the state at E as known at T is what replaying, in chain order, the deltas with `event_time <= E` and
-`known_from <= T < known_to` gives. Bit-equal to that, whatever the strategy and wherever a chain was cut.
-Cost: O(log n) to find a question's checkpoint, then its deltas up to E: at most one segment's where the rows before it
-are known at T.
+Definition: the state at E as known at T is the result of replaying, in chain order, the deltas with `event_time <= E`
+and `known_from <= T < known_to`. The answer is bit-equal to that with every strategy, wherever a chain was cut.
+Cost: O(log n) to find the checkpoint of a question, then its deltas up to E. These are at most those of one segment if
+the rows before it are known at T.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from spark_jobs.kernels.deltas.states import States
 Array = npt.NDArray[Any]
 
 AT_ONCE = 1 << 17
-"""Questions answered together: what is folded for them is held in memory."""
+"""The number of questions that are answered together; the deltas to fold for them are kept in memory."""
 
 FOLDED_AT_ONCE = 1 << 22
-"""Deltas folded together, if no single question needs more: an entity that many ask for at times when much of it was
-not known yet has to be folded from far back for each."""
+"""The number of deltas that are folded together, if no single question needs more.
+
+If many questions ask for an entity at visible times at which much of it was not known yet, its chain is folded from far
+back for each of them."""
 
 
 def states_for(
@@ -43,8 +45,8 @@ def states_for(
 ) -> States:
     """One state per question (entity code, event time, visible time), in the order of the questions.
 
-    `segments` hold, per entity asked, the question's own segment and as many before it as needed: from one on whose
-    checkpoint was settled at T. An entity without such a segment is answered as one that never was.
+    Per question, `segments` must have the segment of its event time and those before it, back to one whose checkpoint
+    was settled at its visible time T. An entity without such a segment is answered as absent.
     """
     answers = [
         _answer(segments, entity[i : i + AT_ONCE], event_time[i : i + AT_ONCE], known_at[i : i + AT_ONCE], transforms)
@@ -87,9 +89,10 @@ def _answer(
 
 
 def _parents_at_hand(batch: DeltaBatch, refusal: Array, at_hand: tuple[Array, Array]) -> Array:
-    """Parents for the fold to look for: those of which a row after the checkpoint is visible or still stands. At one
-    time one row of an identity stands, so of others only what lies before the checkpoint can: they are judged as they
-    were when the chain was folded, for nothing there has changed since."""
+    """The parents that the fold has to look for: those with a row after the checkpoint that is visible or stands.
+
+    Only one row of an identity stands at a time, so the row of any other parent is before the checkpoint. Such parents
+    keep the verdict of the time when the chain was folded, as nothing before the checkpoint has changed since."""
     held = set(zip(*(column.tolist() for column in at_hand), strict=True))
     keys = zip(batch.entity.tolist(), batch.parent.tolist(), strict=True)
     before = np.array([key not in held for key in keys], np.bool_)
@@ -102,7 +105,7 @@ def _places(
     entity: Array, start_time: Array, settled: Array, bounds: Array, times: Array,
     asked_entity: Array, asked_time: Array, asked_known: Array,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """Per question its segment (-1 if none), and the bounds of its deltas: they may reach over later segments."""
+    """Per question, its segment (-1 if none) and the bounds of its deltas, which may extend over later segments."""
     codes = entity[-1] + 1 if len(entity) else 0
     begins = np.searchsorted(entity, np.arange(codes + 1))
     count = len(asked_entity)

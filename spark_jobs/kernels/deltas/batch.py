@@ -1,8 +1,8 @@
 """Deltas of many entities as columns.
 
-Rows may stand in any order; a chain's order is always (event_time, row_id), or (event_time, sequence, row_id) where the
+Rows may be in any order. The order of a chain is always (event_time, row_id), or (event_time, sequence, row_id) if the
 source has a sequence. Payloads are ragged: row `i` owns the cells `offsets[i]:offsets[i + 1]` of `indices`, `values`
-and `nulls`. One batch has one value type: float32, float64 or int64.
+and `nulls`. A batch has one value type: float32, float64 or int64.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from spark_jobs.kernels.deltas.ops import MalformedDeltasError, Op, Refusal
 from spark_jobs.kernels.sequences import tie_places
 
 NO_PARENT = np.iinfo(np.int64).min
-"""Value of the `parent` column for a delta that declares none."""
+"""The value in the column `parent` for a delta that declares no parent."""
 
 VALUE_TYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64))
-"""Types a vector may have."""
+"""The types that a vector may have."""
 
 Array = npt.NDArray[Any]
 
 _PER_CELL = ("indices", "values", "nulls")
 _LONG_RUNS = 4
-"""Cells a row from which on copying run by run beats copying by the cells' places: four times as fast at 8, three times
-as slow at 1."""
+"""The least number of cells per row for which cells are copied run by run, not by their places.
+
+Copying run by run is four times as fast with 8 cells per row, and three times as slow with 1."""
 _PER_ROW = ("entity", "event_time", "row_id", "op", "scalar", "transform", "parent", "refusal")
 
 
@@ -38,10 +39,10 @@ _PER_ROW = ("entity", "event_time", "row_id", "op", "scalar", "transform", "pare
 class Delta:
     """One delta, for callers that have a few of them; `DeltaBatch.from_deltas` makes columns of it.
 
-    `values` are the payload (None is null); `indices` go with Sparse and Add; `scalar` with Scale and Offset;
-    `transform` names a registered transform; `parent` is the `row_id` of the delta that must have been applied before:
-    any one of them, if the chain has several deltas of that id. `sequence` orders deltas of one event time before their
-    row ids do.
+    `values` are the payload (None is null). `indices` are for Sparse, Add and Upsert, `scalar` is for Scale and Offset,
+    `transform` names a registered transform. `parent` is the `row_id` of a delta that must have been applied before; if
+    the chain has several deltas of that id, one of them suffices. `sequence` orders deltas of the same event time; row
+    ids decide between equal sequences.
     """
 
     entity: str
@@ -61,9 +62,10 @@ class DeltaBatch:
     """Columns of `n` deltas with `m` payload cells over entities numbered `0 … entity_count - 1`.
 
     `dims` is the declared vector length (named components have one), or None if Create and Dense decide it per entity.
-    `refusal` holds what the rows alone already showed (`Refusal`); such deltas are skipped by every chain.
-    `identity` is what `parent` names a delta by, None if that is its row id: rows that carry one delta id have one.
-    `sequences` are texts that order deltas of one event time before their row ids do; None: the row ids alone do.
+    `refusal` is the `Refusal` that the row alone has shown already; every chain skips such deltas. `identity` is the
+    number by which `parent` names a delta; rows with the same delta id have the same identity. If it is None, the row
+    id is the identity. `sequences` are texts that order deltas of the same event time, row ids deciding between equal
+    texts; if it is None, row ids alone order them.
     """
 
     entity_count: int
@@ -115,7 +117,7 @@ class DeltaBatch:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of every value: float32, float64 or int64."""
+        """The type of every value: float32, float64 or int64."""
         return self.values.dtype
 
     @classmethod
@@ -139,7 +141,7 @@ class DeltaBatch:
         dims: int | None = None,
         transform_names: Sequence[str] = (),
     ) -> DeltaBatch:
-        """Build a batch; columns left out are what a batch without them means (no nulls, no scalars, no parents …)."""
+        """Build a batch; a column that is left out has neutral values (no nulls, no scalars, no parents …)."""
         codes = np.ascontiguousarray(entity, dtype=np.int64)
         cells = np.ascontiguousarray(values, dtype=dtype)
         rows = len(codes)
@@ -169,7 +171,9 @@ class DeltaBatch:
     def from_deltas(
         cls, deltas: Sequence[Delta], *, entities: Mapping[str, int], dtype: npt.DTypeLike, dims: int | None = None
     ) -> DeltaBatch:
-        """Build a batch from single deltas; `entities` numbers the entities. Unequal lists are refused in their row."""
+        """Build a batch from single deltas; `entities` numbers the entities.
+
+        A delta whose indices and values differ in length gets a refusal, and stays in the batch."""
         names = sorted({delta.transform for delta in deltas if delta.transform is not None})
         whole = (Op.CREATE, Op.DENSE)
         unequal = [d.op not in whole and len(d.indices) != len(d.values) for d in deltas]
@@ -236,13 +240,15 @@ class DeltaBatch:
 
     @property
     def ties(self) -> Array:
-        """Numbers that order the batch's deltas of one event time: their row ids, or places by (sequence, row id)."""
+        """Numbers that order deltas of the same event time: their row ids, or their places by (sequence, row id)."""
         return self.row_id if self.sequences is None else tie_places(self.sequences, self.row_id)
 
     @property
     def unparted(self) -> Array:
-        """Numbers by which no checkpoint parts deltas of one event time: those of one row, with sequences all, since a
-        checkpoint does not know the sequence of the delta that it stands behind."""
+        """Numbers per delta; a checkpoint never parts deltas with the same event time and number.
+
+        Without sequences, these are the deltas of the same row. With sequences, all deltas of the same event time: a
+        checkpoint does not contain the sequence of the last delta before it."""
         return self.row_id if self.sequences is None else np.zeros(len(self), np.int64)
 
     @property
@@ -251,8 +257,10 @@ class DeltaBatch:
         return bool(np.any(self.parent != NO_PARENT))
 
     def with_applied_parents(self, chain: Array, applied: Iterable[tuple[int, int]]) -> DeltaBatch:
-        """The same deltas, of which those no longer declare a parent whose parent is among `applied`, (chain, identity)
-        of deltas that were applied before all of these; `chain` numbers the chain of each delta."""
+        """The same deltas, less the declared parents that are among `applied`.
+
+        `applied` are (chain, identity) of deltas that were applied before all of these. `chain` is the number of the
+        chain of each delta."""
         before = set(applied)
         if not before:
             return self
@@ -262,7 +270,7 @@ class DeltaBatch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the columns hold."""
+        """The size of the columns in bytes."""
         return sum(getattr(self, name).nbytes for name in (*_PER_ROW, "offsets", "indices", "values", "nulls"))
 
     def take(self, rows: Array) -> DeltaBatch:
@@ -293,7 +301,7 @@ class DeltaBatch:
 
 @njit(cache=True, nogil=True)
 def _runs(begins: Array, bounds: Array, indices: Array, values: Array, nulls: Array) -> tuple[Array, Array, Array]:
-    """The cells of rows that begin at `begins`, to stand at `bounds`, run by run."""
+    """The cells of rows that begin at `begins`, copied run by run to the places `bounds`."""
     size = bounds[-1]
     indices_, values_, nulls_ = np.empty(size, indices.dtype), np.empty(size, values.dtype), np.empty(size, nulls.dtype)
     for row in range(len(begins)):

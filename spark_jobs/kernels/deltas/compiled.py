@@ -1,10 +1,9 @@
-"""The compiled loop of `fold`: one pass over the chains, cell by cell, in the vectors' own type.
+"""The compiled loop of `fold`: one pass over the chains, cell by cell, in the type of the vectors.
 
-Invariant: cells of an entity that is not live, and cells that are null or unseen, hold 0; so an operation on
-zeros needs no special case. An operation first proves that all its results are legal, then writes: a refused delta
-leaves no trace.
+Invariant: cells of an entity that is not live, and cells that are null or unseen, are 0. So an operation on zeros needs
+no special case. An operation first checks that all its results are legal, then writes: a refused delta leaves no trace.
 
-Everything compiled stands in this one module, because numba notices a changed function only in its own file.
+All compiled functions of the loop are in this module, because numba notices a changed function only in its own file.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ LEGAL = int(Refusal.NONE)
 _LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 _WAIT = 255
-"""A Transform is due: the caller applies it. Never stored."""
+"""The outcome of a Transform, which the caller has to apply. Never stored."""
 
 UNDECIDED = 253
-"""`outcome` of a delta that was not reached yet. Never left behind."""
+"""The outcome of a delta that was not reached yet. After a fold, no delta has it."""
 
 
 class Columns(NamedTuple):
-    """A batch's columns, per delta in chain order: reading them by row would miss the cache for each of them.
+    """The columns of a batch, copied into chain order: read by row number, each delta would miss the cache.
 
-    The payload cells `first:end` stay where the batch has them. `parent` and `earlier` are those of `ordering.Parents`,
-    `refusal` is what the rows alone show, `outcome` what the fold decides.
+    The payload cells `first:end` stay in the columns of the batch. `parent` and `earlier` are those of
+    `ordering.Parents`. `refusal` is the refusal by the row alone, `outcome` the decision of the fold.
     """
 
     op: Array
@@ -87,7 +86,7 @@ def cell_offsets(room: Array) -> Array:
 
 
 def compact_cells(cells: Cells) -> tuple[Array, Array, Array, Array]:
-    """Offsets, values, seen and nulls without the unused room."""
+    """The offsets, values, seen and nulls of cells without the unused room."""
     offsets = cell_offsets(cells.dims)
     if offsets[-1] == cells.offsets[-1]:
         return offsets, cells.values, cells.seen, cells.nulls
@@ -101,8 +100,8 @@ def fold_until_transform(
 ) -> float:
     """Advance each chain's cursor to its end or to its next applicable Transform.
 
-    A chain that `continues` begins with the state at the end of the one before it, once that has come to its end; its
-    mark is taken away then.
+    A chain marked in `continues` begins with the final state of the chain before it, once that one has come to its end;
+    the mark is removed then.
     Returns a number without meaning (see `_fetch`).
     """
     fetched = 0.0
@@ -151,8 +150,8 @@ def _inherit(entity: int, cells: Cells) -> None:
 def _fetch(row: int, end: int, columns: Columns) -> float:
     """Touch the payloads of a chain before folding it.
 
-    They lie anywhere in the batch, and a fold waits for each in turn; here the waits overlap, and the fold finds them
-    in the cache. The sum is returned only because the compiler leaves out reads that nobody uses.
+    Payloads are anywhere in the batch, and a fold waits for each of them in turn. Here the waits overlap, and the fold
+    finds the payloads in the cache. The sum is returned only because the compiler would remove reads without a use.
     """
     first, after, values, indices, nulls = columns.first, columns.end, columns.values, columns.indices, columns.nulls
     touched = 0.0
@@ -165,10 +164,10 @@ def _fetch(row: int, end: int, columns: Columns) -> float:
 
 @njit(cache=True, nogil=True)
 def _change_run(entity: int, begin: int, end: int, columns: Columns, cells: Cells, known_dims: int) -> int:
-    """Fold consecutive Sparse, Upsert and Add deltas of an entity that is not deleted, to which the first two are the
-    same; returns the position of the first delta that is none of them.
+    """Fold consecutive Sparse, Upsert and Add deltas of an entity that is not deleted; on it, Sparse equals Upsert.
 
-    One call per run: taking arrays out of the tuples costs more than changing a few cells.
+    Returns the position of the first delta of another operation. There is one call per run, because to take arrays out
+    of the tuples costs more than to change a few cells.
     """
     op, refusal, outcome, parent, earlier = (
         columns.op, columns.refusal, columns.outcome, columns.parent, columns.earlier,

@@ -1,21 +1,21 @@
-"""Where chains are cut: which pending deltas a checkpoint is placed behind.
+"""The cuts of chains: the pending deltas behind which a checkpoint is placed.
 
-A chain needs it (`CompactionPolicy`) once its last segment is long or old enough; the strategy says where:
+A chain needs a cut (`CompactionPolicy`) once its last segment is long or old enough. The strategy decides its place:
 
 ==============  ====================================================================================================
 FullMerge       behind the newest delta
-TieredMerge     behind the newest but `keep_recent`; further ones every `keep_recent` deltas, so that a state of the
-                past is never more than that away from a checkpoint
+TieredMerge     behind all but the newest `keep_recent` deltas; further ones every `keep_recent` deltas, so that a past
+                state is never farther than that from a checkpoint
 TimeBoundary    behind the last delta of every interval that is over
 Adaptive        as FullMerge or TieredMerge, entity by entity
 ==============  ====================================================================================================
 
-Where both frontiers have passed a prefix of the chain, only its last checkpoint is of use, so no other is made there
+If both frontiers have passed a prefix of the chain, only the last checkpoint in it is of use, so no other is made there
 (TimeBoundary keeps those of all boundaries). A second pass finds nothing to cut.
 
-Whatever the strategy, and wherever the frontiers are: behind the last checkpoint fewer than `max_chain_length` deltas
-are left, those taken back included, and between two checkpoints at most as many. Only the versions of one row, and with
-a sequence the deltas of one event time, may be more: they are never parted.
+With every strategy and with any frontiers, fewer than `max_chain_length` deltas are left behind the last checkpoint,
+and at most as many are between two checkpoints; deltas that were taken back count. Only the versions of one row may be
+more, and with a sequence the deltas of one event time: they are never parted.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ Array = npt.NDArray[Any]
 TIERED = TieredMerge()
 
 NEVER = np.iinfo(np.int64).max
-"""`ages_from` of a segment in which age has nothing cut."""
+"""The value of `ages_from` for a segment that is never cut because of its age."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionPolicy:
-    """When a chain needs compaction, and how it is done.
+    """The rules of when a chain needs compaction, and how it is done.
 
-    `delta_threshold`: pending deltas from which on it is due. `age_threshold`: ticks of event time that its first
-    pending delta may lie before the newest event time that counts (None: any). `max_chain_length`: pending deltas from
-    which on it must be compacted, to fewer than these, whatever the strategy would keep.
+    `delta_threshold` is the number of pending deltas from which on it is due. `age_threshold` is the age, in ticks of
+    event time, that its first pending delta may have (None: any). `max_chain_length` is the number of pending deltas
+    from which on it must be compacted; fewer are left then, whatever the strategy would keep.
     """
 
     strategy: Strategy = TIERED

@@ -3,14 +3,15 @@
 ==========  ==================================================  ================================================
 encoding    a delta's cells                                     bytes
 ==========  ==================================================  ================================================
-`sparse`    values, and an index each where the operation has   value + 4 a cell, value a cell of a whole vector
-`dense`     one value per dimension, and whether it was given   value a dimension, a bit each if not all given
+`sparse`    values, each with an index if the operation has     value + 4 a cell, value a cell of a whole vector
+            indices
+`dense`     a value per dimension, and a flag if it was given   value a dimension, a bit each if not all given
 `changes`   of full rows: the cells that differ from the row    as `sparse`
             before, bit for bit
 ==========  ==================================================  ================================================
 
-`changes` is for sources whose every row states the whole vector; `sparse` and `dense` are for all others, and `dense`
-for those too. Sizes are those of the Arrow buffers.
+Sources whose every row has the whole vector use `changes` or `dense`; all others use `sparse` or `dense`. Sizes are
+those of the Arrow buffers.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ _INDEX_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Payloads as they are stored: per delta its operation and number of cells, per cell value, null, index, given.
+    """Payloads in their stored form.
 
+    `op` and `sizes` (the number of cells) are per delta; `values`, `nulls`, `indices` and `given` are per cell.
     `indexed` marks the cells that have an index, `flagged` those that have a `given` flag. `encoding` and
     `saved_bytes` (against the other encoding) are per segment.
     """
@@ -56,7 +58,9 @@ class Encoded:
 
 
 def encode(segments: Segments, *, full_rows: bool) -> Encoded:
-    """The smaller of the two encodings for every segment; `full_rows`: every delta is a whole row or a Delete."""
+    """The payloads in the smaller of two encodings per segment.
+
+    `full_rows` is True if every delta is a whole row or a Delete."""
     return _encode_rows(segments) if full_rows else _encode_operations(segments)
 
 
@@ -101,7 +105,7 @@ def _per_segment(values: Array, segments: Segments) -> Array:
 
 
 def _fits_dimensions(batch: DeltaBatch) -> Array:
-    """Deltas whose indices ascend within the vector, so that a value per dimension says the same."""
+    """Mask of the deltas whose indices ascend within the vector, so that a value per dimension can represent them."""
     cells = np.diff(batch.offsets)
     owner = np.repeat(np.arange(len(batch)), cells)
     outside = (batch.indices < 0) | (batch.indices >= batch.dims)
@@ -135,7 +139,7 @@ def _encoded(batch: DeltaBatch, dense: Array, segments: Segments, encoding: Arra
 
 
 def _changes(segments: Segments) -> DeltaBatch:
-    """Full rows as what each changes of the row before; rows that do not stand, or follow nothing, stay whole."""
+    """Full rows reduced to their changes of the row before; rows taken back, and rows after no row, stay whole."""
     batch, dims = segments.deltas, segments.deltas.dims or 0
     standing = np.flatnonzero(segments.standing & (segments.refusal == Refusal.NONE))
     number = batch.entity[standing]
@@ -165,7 +169,7 @@ def _changes(segments: Segments) -> DeltaBatch:
 
 
 def whole_rows(segments: Segments, changes: Array) -> DeltaBatch:
-    """The full rows behind the segments marked in `changes`; the deltas of the others as they are."""
+    """The deltas with whole rows in the segments marked in `changes`; those of other segments are unchanged."""
     batch, dims = segments.deltas, segments.deltas.dims or 0
     by_delta = changes[batch.entity] if len(batch) else np.zeros(0, np.bool_)
     rows = np.flatnonzero(by_delta & segments.standing & (segments.refusal == Refusal.NONE) & (batch.op != Op.DELETE))
@@ -174,7 +178,7 @@ def whole_rows(segments: Segments, changes: Array) -> DeltaBatch:
     lengths = np.diff(batch.offsets)[rows]
     place = np.repeat(np.arange(len(rows)), lengths)
     cells = np.arange(len(place)) + np.repeat(batch.offsets[:-1][rows] - (np.cumsum(lengths) - lengths), lengths)
-    # one row in front of each segment's rows holds its checkpoint
+    # the rows of each segment are preceded by one row with its checkpoint
     number = batch.entity[rows]
     first = np.ones(len(rows), np.bool_)
     first[1:] = number[1:] != number[:-1]
@@ -215,7 +219,7 @@ def _with_whole(batch: DeltaBatch, rows: Array, values: Array, nulls: Array) -> 
 
 
 def _row_matrix(batch: DeltaBatch, rows: Array, dims: int) -> tuple[Array, Array, Array]:
-    """Values and nulls of whole rows as matrices, and which rows hold a vector at all (the others are Deletes)."""
+    """The values and nulls of whole rows as matrices, and a mask of the rows with a vector (the others are Deletes)."""
     live = batch.op[rows] != Op.DELETE
     values, nulls = np.zeros((len(rows), dims), batch.dtype), np.zeros((len(rows), dims), np.bool_)
     cells = batch.offsets[:-1][rows[live]][:, None] + np.arange(dims)

@@ -1,14 +1,15 @@
-"""Fold chains of many entities at once onto their checkpoints.
+"""Folding of the chains of many entities at once onto their checkpoints.
 
-Definition: the state of an entity is its checkpoint (or nothing) with its deltas applied one after another in the order
-(event_time, sequence, row_id); a delta that the chain refuses is skipped. `naive.py` is this definition word by word.
+Definition: the state of an entity is its checkpoint (or nothing) with its deltas applied one after another, in the
+order (event_time, sequence, row_id); a delta that the chain refuses is skipped. `naive.py` implements this definition
+word by word.
 
-Guarantee: `fold(b2, fold(b1)) == fold(b1 + b2)` bit for bit wherever a chain is cut, because values are only ever
-computed left to right: no two operations are fused before they meet a value.
+Guarantee: `fold(b2, fold(b1)) == fold(b1 + b2)` bit for bit, wherever a chain is cut. Values are always computed from
+left to right: no two operations are fused before they are applied to a value.
 
-Not guaranteed: nothing is known about deltas ordered before a checkpoint; they are an error here, and the caller folds
-that chain anew. Cost: O(payload cells) plus O(dims) per Create, Dense, Scale and Offset; one Python call per registered
-transform and round, not per delta.
+Not guaranteed: a delta that is ordered before its checkpoint is an error here; the caller folds that chain anew. Cost:
+O(payload cells), plus O(dims) per Create, Dense, Scale and Offset; one Python call per registered transform and round,
+not per delta.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ from spark_jobs.kernels.deltas.validate import refusals_of_rows
 Array = npt.NDArray[Any]
 
 Transform = Callable[[Array], Array]
-"""A registered transform: takes vectors as rows (count, dims), returns as many, same shape and type, row by row."""
+"""A registered transform: a function from vectors, as rows (count, dims), to as many of the same shape and type."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoldResult:
-    """`states` after the fold, and per delta (in the batch's row order) its `Refusal`, `NONE` for an applied one."""
+    """The result of a fold: the states after it, and per delta (in row order) its `Refusal`, `NONE` if applied."""
 
     states: States
     refusal: Array
@@ -74,10 +75,10 @@ def fold(
         batch: deltas in any row order.
         base: checkpoints, one per entity code of the batch, of the batch's value type.
         transforms: registered transforms by name; a Transform of any other name is refused.
-        continues: mask of the entity codes that stand for the next part of the chain of the code before them: they
-            begin with the state in which that one ends, and their own base is not read.
+        continues: mask of the entity codes that are the next part of the chain of the code before them. They begin with
+            the final state of that code, and their own base is not read.
 
-    Raises DuplicateDeltaError, DeltaBeforeCheckpointError or TransformResultError; then nothing of the batch counts as
+    Raises DuplicateDeltaError, DeltaBeforeCheckpointError or TransformResultError; then no delta of the batch counts as
     applied.
     """
     start = States.absent(batch.entity_count, batch.dtype) if base is None else base
@@ -143,7 +144,7 @@ def _check_order(batch: DeltaBatch, chains: ChainOrder, base: States) -> None:
     occupied = np.flatnonzero((chains.starts[1:] > chains.starts[:-1]) & (base.row_id != NO_DELTA))
     first = chains.order[chains.starts[:-1][occupied]]
     time, last = batch.event_time[first], base.event_time[occupied]
-    # a checkpoint knows no sequence: it is never placed between deltas of one time that have one
+    # a checkpoint has no sequence: with sequences, it is never placed between deltas of the same time
     before = (batch.row_id[first] <= base.row_id[occupied]) if batch.sequences is None else np.True_
     early = (time < last) | ((time == last) & before)
     if not np.any(early):
@@ -169,7 +170,7 @@ def _refusals(batch: DeltaBatch, registered: Mapping[str, Transform]) -> Array:
 
 
 def _cells(batch: DeltaBatch, chains: ChainOrder, base: States, family: Array) -> Cells:
-    """Mutable room per entity for its longest whole vector, its checkpoint and the declared length."""
+    """The mutable states, with room per entity for its longest whole vector, its checkpoint and the declared length."""
     room = np.zeros(batch.entity_count, dtype=np.int64)
     whole = (batch.op == Op.CREATE) | (batch.op == Op.DENSE)
     np.maximum.at(room, batch.entity[whole], (batch.offsets[1:] - batch.offsets[:-1])[whole])
@@ -203,7 +204,7 @@ def _apply_transforms(
     columns: Columns,
     cells: Cells,
 ) -> None:
-    """Run one round of transforms: all entities that wait for the same one, at the same length, in one call."""
+    """Run one round of transforms: one call for all entities of the same length that wait for the same transform."""
     groups: dict[tuple[int, int], list[int]] = {}
     for position, key in enumerate(zip(transforms.tolist(), cells.dims[waiting].tolist(), strict=True)):
         groups.setdefault(key, []).append(position)

@@ -1,4 +1,4 @@
-"""Retention's frontiers as the chain kernels take them, and the reads that they refuse."""
+"""The frontiers of retention in the form of the chain kernels, and the refusals of reads before them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from spark_jobs.kernels.deltas.ops import DeltaError
 from spark_jobs.model import Frontier
 
 ALWAYS = int(np.iinfo(np.int64).min)
-"""A time that every other one is at or beyond: where a frontier stands before it moves."""
+"""The least time, which is the value of a frontier before it has moved."""
 
 STILL_KNOWN = int(np.iinfo(np.int64).max)
-"""`known_to` of a delta that was not taken back."""
+"""The value of `known_to` for a delta that was not taken back."""
 
 LATEST = STILL_KNOWN - 1
-"""A time later than every one that a delta has."""
+"""A time later than all times of deltas."""
 
 
 class BelowHorizon(DeltaError):
-    """A state was asked for at an event time below horizon: facts `event_time`, `horizon`; or a source was asked for
-    one, or given a drop, from before it: `horizon_us`, and `at_us` or `drops`."""
+    """A read asks for a state at an event time below horizon, or a drop is from before it. Facts: `event_time`,
+    `horizon`; of a source `horizon_us`, and `at_us` (of a read) or `drops`."""
 
     code = "below_horizon"
 
@@ -34,25 +34,25 @@ class BelowSince(DeltaError):
 
 
 class FrontierRegressionError(DeltaError):
-    """Compaction was asked for with a frontier below the one it was done for. Facts: `frontier`, `now`, `asked`."""
+    """A compaction has a frontier below that of an earlier compaction. Facts: `frontier`, `now`, `asked`."""
 
     code = "frontier_regression"
 
 
 @dataclass(frozen=True, slots=True)
 class Frontiers:
-    """Retention's frontiers in ticks, as far as they have moved; `ALWAYS` before they did."""
+    """The frontiers of retention, in ticks; `ALWAYS` for one that has not moved yet."""
 
     since: int = ALWAYS
     horizon: int = ALWAYS
 
     @classmethod
     def of(cls, since: Frontier, horizon: Frontier) -> Frontiers:
-        """Of frontiers that may be empty: then every time that a delta has lies behind them."""
+        """The frontiers as ticks. An empty frontier is LATEST: all times of deltas are behind it."""
         return cls(*(LATEST if frontier.time is None else frontier.time for frontier in (since, horizon)))
 
     def advanced_to(self, other: Frontiers) -> Frontiers:
-        """`other`, which may lie behind in nothing. Raises FrontierRegressionError."""
+        """`other`, if neither of its frontiers is before this one's. Raises FrontierRegressionError."""
         for name in ("since", "horizon"):
             now, asked = getattr(self, name), getattr(other, name)
             if asked < now:
@@ -63,7 +63,7 @@ class Frontiers:
         return other
 
     def check_read(self, event_time: int | None, known_at: int | None) -> None:
-        """Raise BelowHorizon or BelowSince for a time before the frontiers; None: no time is asked for."""
+        """Raise BelowHorizon or BelowSince for a time before its frontier; None is a read without that time."""
         if event_time is not None and event_time < self.horizon:
             raise BelowHorizon(
                 expected=f"an event time at or after the horizon, {self.horizon}", found=str(event_time),
@@ -79,4 +79,4 @@ class Frontiers:
 
 
 UNMOVED = Frontiers()
-"""Nothing has passed."""
+"""The frontiers before either has moved."""

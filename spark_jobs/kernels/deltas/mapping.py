@@ -3,13 +3,13 @@
 ============  =======================================================================================================
 mode          a row …
 ============  =======================================================================================================
-`add`         adds its components to the entity's; an absent value adds 0
-`diff`        is the whole state (Dense), null being a value; it is stored as what it changes of the row before
+`add`         adds its components to those of the entity; an absent value adds 0
+`diff`        is the whole state (Dense), in which null is a value; only its changes of the row before are stored
 `upsert`      assigns the components in which it is not null, and leaves the others as they are
 `operations`  has columns with its operation, its indices and its values
 ============  =======================================================================================================
 
-Where `gone` holds, the row is a Delete; the next row begins a new vector.
+A row whose column `gone` is true is a Delete; the next row begins a new vector.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Meaning:
 def changes_of(rows: pa.Table, entities: pa.Array, meaning: Meaning) -> Changes:
     """The rows as deltas of the `entities`.
 
-    `rows`: `entity`, `event_time`, `time` (when it became visible), `row_id`, `diff`, the columns that `meaning` names,
-    and `gone` (boolean), if any row may be a Delete.
+    `rows` has the columns `entity`, `event_time`, `time` (at which it became visible), `row_id`, `diff`, those that
+    `meaning` names, and `gone` (boolean) if any row may be a Delete.
     """
     codes = pc.index_in(required(rows, "entity"), value_set=entities).to_numpy(zero_copy_only=False).astype(np.int64)
     none = np.zeros(0, np.int64)
@@ -122,7 +122,7 @@ def _matrix(rows: pa.Table, meaning: Meaning) -> tuple[Array, Array]:
             continue
         column = one_chunk(rows, source)
         nulls[:, position] = column.is_null().to_numpy(zero_copy_only=False)
-        # a float column read into float32 rounds: that is what the type says
+        # a float column that is declared as float32 is rounded
         typed = column.cast(pa.from_numpy_dtype(dtype), safe=dtype.kind == "i")
         values[:, position] = pc.fill_null(typed, 0).to_numpy(zero_copy_only=False)
     return values, nulls

@@ -4,7 +4,7 @@
 mode           a row …
 =============  ===========================================================================================
 `fold_add`     adds its components to the entity's sums; an absent value adds 0
-`fold_diff`    is the whole state: what differs from the row before, bit for bit, is the delta; null is a value
+`fold_diff`    is the whole state; its differences from the row before, bit for bit, are the delta; null is a value
 =============  ===========================================================================================
 
 All functions take the rows of many entities, in any order. They return a state table (`tables.py`) with every entity
@@ -47,15 +47,15 @@ def fold_add(
     diff: str | None = None,
     overflow_is_null: bool = False,
 ) -> pa.Table:
-    """Sums per entity. Integers commute: late rows and retractions go onto `prior`. Floats are summed in chain order.
+    """Sums per entity. Integer additions commute, so late rows and retractions are added to `prior`.
 
-    Integer sums are exact whatever the order: only a sum that itself leaves int64 overflows. A float state takes only
-    rows ordered after it and no retraction, and overflows where a sum on the way does. An entity whose every row was
-    taken back is left out.
+    Integer sums are exact in any order: a sum overflows only if it leaves int64 itself. Floats are summed in chain
+    order. A float state accepts only rows ordered after it and no retraction, and overflows if an intermediate sum
+    does. An entity all of whose rows were taken back is left out.
 
     Args:
-        overflow_is_null: an integer sum that overflows is null, of floats all sums of the entity, and such an entity
-            needs all its rows once more come.
+        overflow_is_null: True to make an integer sum that overflows null; if a float sum overflows, all sums of the
+            entity are null. Such an entity needs all its rows once more rows come.
 
     Raises:
         Int64OverflowError, NonFiniteError: a sum overflows, and that is an error.
@@ -96,7 +96,7 @@ def fold_diff(
 
 
 def _integer_sums(rows: Rows, base: States, overflow_is_null: bool) -> States:
-    """Exact sums in two halves of 32 bits, so that no order of the rows can overflow on the way to a legal sum."""
+    """Exact sums, added up in two halves of 32 bits, so that no intermediate sum overflows in any order of the rows."""
     components = rows.values.shape[1]
     codes, starts = np.unique(rows.entity, return_index=True)
     sums = np.zeros((len(rows.keys), components), dtype=np.int64)
@@ -137,14 +137,16 @@ def _refuse_overflow(rows: Rows, beyond: Array) -> None:
 
 
 def _advanced(rows: Rows, base: States) -> States:
-    """`base` with the counts and the last row moved on; an entity whose last row is unknown now needs all its rows."""
+    """`base` with its counts and last rows updated.
+
+    Raises RowsNeededError for entities whose last row is no longer known, and for those with overflown sums."""
     count = base.delta_count + _counts(rows)
     held = rows.take(np.flatnonzero(rows.count > 0))
     last = held.take(_last_of_entity(held.entity))
     newer = last.take(np.flatnonzero(_after(last, base)))
     event_time, row_id = base.event_time.copy(), base.row_id.copy()
     event_time[newer.entity], row_id[newer.entity] = newer.event_time, newer.row_id
-    # a row restated under its own id is gone and held at once
+    # a row that is restated under its own id is taken back and added at once
     stays = np.zeros(len(rows.keys), dtype=np.bool_)
     stays[last.entity] = _at_end(last, event_time, row_id)
     gone = rows.take(np.flatnonzero(rows.count < 0))
@@ -156,7 +158,7 @@ def _advanced(rows: Rows, base: States) -> States:
 
 
 def _overflown(rows: Rows, base: States) -> Array:
-    """The entities of the rows of whose sums one is null: what it was is not known."""
+    """The entities of the rows with a sum that is null, whose value is therefore unknown."""
     per_entity = np.add.reduceat(np.append(base.nulls, False), base.offsets[:-1]) if len(rows.keys) else base.nulls
     has_null = (per_entity > 0) & (np.diff(base.offsets) > 0)
     return np.intersect1d(np.flatnonzero(has_null), rows.entity)
@@ -184,7 +186,7 @@ def _float_sums(rows: Rows, base: States, overflow_is_null: bool) -> States:
 
 
 def _null_sums(rows: Rows, base: States, states: States, entities: Array) -> States:
-    """The states with null for every sum of some entities, which stand after their last rows none the less."""
+    """The states with null for every sum of `entities`; their last row and their count are updated as for others."""
     last = rows.take(_last_of_entity(rows.entity))
     last = last.take(np.flatnonzero(np.isin(last.entity, entities)))
     event_time, row_id = states.event_time.copy(), states.row_id.copy()
@@ -195,7 +197,7 @@ def _null_sums(rows: Rows, base: States, states: States, entities: Array) -> Sta
 
 
 def _indexed(rows: Rows, op: Op) -> DeltaBatch:
-    """One delta per row with all of its cells as its payload."""
+    """One delta per row, with all cells of the row as its payload."""
     n, components = rows.nulls.shape
     return DeltaBatch.from_columns(
         entity_count=len(rows.keys),

@@ -16,12 +16,12 @@ from spark_jobs.kernels.deltas.states import EntityState
 
 
 class _Refused(Exception):
-    """Ends one delta with a reason; the state stays as it was."""
+    """A delta is refused with a reason; the state stays as it was."""
 
 
 @dataclass
 class NaiveEntity:
-    """State of one entity; `vector` holds numpy scalars and None for null, `unseen` marks components never seen."""
+    """The state of one entity. `vector` has numpy scalars, and None for null; `unseen` are components never seen."""
 
     dtype: np.dtype[Any]
     dims: int | None = None
@@ -32,8 +32,9 @@ class NaiveEntity:
     applied: list[Delta] = field(default_factory=list)
 
     def replay(self, deltas: Sequence[Delta]) -> list[Refusal]:
-        """Apply `deltas` in the order (event_time, sequence, row_id); reasons in the order given, `NONE` for an applied
-        delta."""
+        """Apply `deltas` in the order (event_time, sequence, row_id).
+
+        Returns a reason per delta, in the order given; `NONE` for an applied delta."""
         reasons = [Refusal.NONE] * len(deltas)
         places = [(delta.event_time, delta.sequence, delta.row_id) for delta in deltas]
         for position in sorted(range(len(deltas)), key=lambda i: places[i]):
@@ -59,7 +60,7 @@ class NaiveEntity:
         self.applied.append(delta)
 
     def state(self) -> EntityState:
-        """The state as `States.entity` gives it."""
+        """The state in the form of `States.entity`."""
         last = self.applied[-1] if self.applied else None
         return EntityState(
             status=self.status,

@@ -1,7 +1,7 @@
-"""Rows that say their operation: columns for op, indices, values, scalar and transform, read into a batch of deltas.
+"""Rows with columns for op, indices, values, scalar and transform, read into a batch of deltas.
 
-The row layout is the algebra's own (`ops.py`): what a column does not say is null. What the row alone shows to be wrong
-becomes its refusal; the row stays in the batch.
+The row layout is that of the algebra (`ops.py`); a column that an operation does not use is null. A fault that the row
+alone shows becomes its refusal; the row stays in the batch.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _UNKNOWN_OP = 255
 
 @dataclass(frozen=True, slots=True)
 class DeltaColumns:
-    """Names of the columns that say what a delta does; None where the source has no such column.
+    """The names of the columns that describe a delta; None if the source has no such column.
 
-    `op` holds the names of `Op` in lower case, `indices` and `values` lists of equal length, `scalar` the factor or
-    term of Scale and Offset, `transform` a registered name. `parent` holds another delta's `delta_id`. `unreadable`
-    marks rows whose lists could not be read.
+    `op` has the names of `Op` in lower case; `indices` and `values` have lists of equal length; `scalar` has the factor
+    of Scale or the term of Offset; `transform` has a registered name. `parent` has the `delta_id` of another delta.
+    `unreadable` is true for rows whose lists could not be read.
     """
 
     entity: str
@@ -53,10 +53,10 @@ def delta_batch(
     dtype: npt.DTypeLike,
     dims: int | None = None,
 ) -> DeltaBatch:
-    """The rows as a batch over the entities of `keys`; lists of unequal length, and a Scale or Offset without its
-    scalar, become a refusal of their row.
+    """The rows as a batch over the entities of `keys`.
 
-    Parents are not looked up: they are a matter of the chain (`packing.with_parents`).
+    A row with lists of unequal length, or a Scale or Offset without its scalar, gets a refusal. Parents are not looked
+    up here, as that needs the chain (`packing.with_parents`).
     """
     op = _op_codes(one_chunk(table, columns.op))
     whole = (op == Op.CREATE) | (op == Op.DENSE)
@@ -101,7 +101,7 @@ def _op_codes(column: pa.Array) -> Array:
 
 
 def _ragged(table: pa.Table, name: str | None, element: pa.DataType) -> tuple[pa.Array, Array, Array]:
-    """Elements of a list column, and per row where its own start and how many they are; a null list is empty."""
+    """The elements of a list column, and per row the start and the number of its elements; a null list is empty."""
     if name is None:
         return pa.array([], element), np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
     lists = one_chunk(table, name)
@@ -121,7 +121,7 @@ def _cast(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
 
 
 def _gathered_indices(indices: pa.Array, starts: Array, lengths: Array, whole: Array, all_lengths: Array) -> Array:
-    """Indices cell by cell; a whole vector has none, a null index becomes -1, which no vector has."""
+    """The indices, cell by cell: 0 for the cells of a whole vector, and -1, which no vector has, for a null index."""
     found = _filled(_gathered(indices, starts, lengths), -1)
     if found.dtype != np.int32:
         found = np.clip(found, -1, np.iinfo(np.int32).max).astype(np.int32)
@@ -144,17 +144,17 @@ def _gathered(elements: pa.Array, starts: Array, lengths: Array) -> pa.Array:
 
 
 def _filled(elements: pa.Array, default: int) -> Array:
-    """A copy of the elements with `default` for null: compiled code takes arrays that could be written."""
+    """A copy of the elements with `default` for null; a copy, because compiled code accepts only writable arrays."""
     filled = pc.fill_null(elements, default) if elements.null_count else elements
     return np.array(filled.to_numpy(zero_copy_only=False))
 
 
 def _scalars(table: pa.Table, name: str | None, dtype: npt.DTypeLike) -> tuple[Array, Array]:
-    """The scalars, 0 where a row has none, and which rows have none."""
+    """The scalars, 0 for a row without one, and a mask of the rows without one."""
     if name is None:
         return np.zeros(len(table), dtype), np.ones(len(table), np.bool_)
     given = one_chunk(table, name)
-    # a whole number read into floats rounds: that is what the type says
+    # a whole number that is declared as a float is rounded
     typed = (
         given.cast(_arrow_type(dtype), safe=False) if np.dtype(dtype).kind == "f" else _cast(given, pa.int64(), name)
     )

@@ -1,4 +1,4 @@
-"""The words of the delta algebra: operations, an entity's status, and why a chain refuses a delta.
+"""The terms of the delta algebra: operations, the status of an entity, and the refusals of deltas.
 
 Per dimension every operation but Transform is `v -> a*v + b`, or Absent (semantics.md section 4):
 
@@ -50,7 +50,7 @@ class Status(IntEnum):
 
 
 class Refusal(IntEnum):
-    """Why a delta was skipped; `NONE` means that it was applied. Values are stored, so they never change."""
+    """The reason for which a delta was skipped; `NONE` if it was applied. Values are stored, so they never change."""
 
     NONE = 0
     CREATE_ON_LIVE = 1
@@ -58,9 +58,9 @@ class Refusal(IntEnum):
     DELETED = 2
     """Anything but Create, Dense or Upsert after a Delete."""
     DIMENSION_MISMATCH = 3
-    """A whole vector whose length is not the chain's, or not the declared one."""
+    """A whole vector whose length differs from that of the chain, or from the declared one."""
     INDEX_OUT_OF_BOUNDS = 4
-    """An index below 0, or at or beyond the vector's length."""
+    """An index below 0, or at or beyond the length of the vector."""
     UNEQUAL_LISTS = 5
     """Indices and values of different length."""
     NON_FINITE = 6
@@ -70,7 +70,7 @@ class Refusal(IntEnum):
     MISSING_PARENT = 8
     """The declared parent is not an applied delta that comes before this one in the chain."""
     MISSING_BASE = 9
-    """An operation on a vector that never was, when no length is declared that would make it zeros."""
+    """An operation on a vector that does not exist yet, if no length is declared (else it would begin with zeros)."""
     UNKNOWN_OPERATION = 10
     """An operation code outside `Op`."""
     UNKNOWN_TRANSFORM = 11
@@ -82,12 +82,12 @@ class Refusal(IntEnum):
 
     @property
     def code(self) -> str:
-        """The stable name under which `gold.refused` lists it."""
+        """The stable name of the reason in `gold.refused`."""
         return self.name.lower()
 
 
 class DeltaError(TidemarkError):
-    """A batch of deltas can't be folded at all; nothing of it was applied."""
+    """A batch of deltas can't be folded at all; none of its deltas was applied."""
 
     code = "delta"
 
@@ -99,7 +99,7 @@ class MalformedDeltasError(DeltaError):
 
 
 class Int64OverflowError(DeltaError):
-    """An int64 would leave its range: of a transform's result, which refuses that delta, or of a sum without a chain.
+    """An int64 would leave its range: in a transform's result (that delta is refused), or in a sum without a chain.
     Fact of a sum: `entity`."""
 
     code = "int64_overflow"
@@ -112,12 +112,12 @@ class DuplicateDeltaError(DeltaError):
 
 
 class DeltaBeforeCheckpointError(DeltaError):
-    """A delta is ordered at or before the checkpoint it should be folded onto: its chain must be folded anew."""
+    """A delta is ordered at or before the checkpoint onto which it should be folded: its chain must be folded anew."""
 
     code = "delta_before_checkpoint"
 
 
 class TransformResultError(DeltaError):
-    """A registered transform gave back another shape or type than it was given."""
+    """A registered transform returned another shape or type than that of its argument."""
 
     code = "transform_result"

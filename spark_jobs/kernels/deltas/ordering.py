@@ -1,4 +1,4 @@
-"""The order of deltas: grouped by entity, then by (event_time, sequence, row_id). Nothing else ever orders a chain."""
+"""The order of deltas: grouped by entity, then by (event_time, sequence, row_id). A chain has no other order."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from spark_jobs.kernels.deltas.ops import DuplicateDeltaError
 Array = npt.NDArray[Any]
 
 NO_PARENT_ROW = -1
-"""`parent_row` of a delta that declares no parent."""
+"""The value in `Parents` for a delta that declares no parent."""
 
 MISSING_PARENT_ROW = -2
-"""`parent_row` of a delta whose parent is not before it in the batch."""
+"""The value in `Parents` for a delta whose parent is not before it in the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainOrder:
-    """Row numbers of a batch in chain order: entity `e` owns `order[starts[e]:starts[e + 1]]`."""
+    """The row numbers of a batch in chain order: entity `e` owns `order[starts[e]:starts[e + 1]]`."""
 
     order: Array
     starts: Array
@@ -41,7 +41,7 @@ def chain_order(batch: DeltaBatch) -> ChainOrder:
 
 
 def duplicate_at(batch: DeltaBatch, row: int) -> DuplicateDeltaError:
-    """The refusal of a second delta at the place of this row."""
+    """The refusal of a second delta at the same place as this row."""
     facts: dict[str, Any] = {name: int(getattr(batch, name)[row]) for name in ("entity", "event_time", "row_id")}
     return DuplicateDeltaError(
         expected="one delta per (entity, event_time, row_id)",
@@ -53,18 +53,20 @@ def duplicate_at(batch: DeltaBatch, row: int) -> DuplicateDeltaError:
 
 @dataclass(frozen=True, slots=True)
 class Parents:
-    """Where parents stand, by positions in chain order: per delta the last one before it that its `parent` names, or
-    one of the `*_PARENT_ROW` marks; and per delta the last one before it of its own identity, or such a mark. A parent
-    is found if any delta of its identity is applied before."""
+    """The places of parents, as positions in chain order.
+
+    Per delta, `last` is the last delta before it that its `parent` names, and `earlier` the last delta before it with
+    its own identity; or one of the `*_PARENT_ROW` marks. A parent counts as applied if any delta of its identity was
+    applied before."""
 
     last: Array
     earlier: Array
 
 
 def parents_of(batch: DeltaBatch, order: Array, family: Array) -> Parents:
-    """The parents that the deltas of a batch declare, found along `order`, so that no other order of rows matters.
+    """The parents that the deltas of a batch declare, looked up in the order `order`.
 
-    `family` numbers the entities anew where several codes stand for parts of one entity's chain.
+    `family` is the number of the entity per code: several codes may be parts of the chain of one entity.
     """
     last = np.full(len(batch), NO_PARENT_ROW, dtype=np.int64)
     if not batch.declares_parents:
@@ -84,9 +86,9 @@ def parents_of(batch: DeltaBatch, order: Array, family: Array) -> Parents:
 
 @njit(cache=True, nogil=True)
 def in_chain_order(entity: Array, event_time: Array, ties: Array, entity_count: int) -> tuple[Array, Array, int]:
-    """Rows ordered by (entity, event_time, ties), the bounds of each entity's rows, and a repeated row or -1.
+    """The rows ordered by (entity, event_time, ties), the bounds of each entity's rows, and a repeated row or -1.
 
-    Entities are counted, not compared; only a chain that did not arrive in order is sorted. Repeated rows keep the
+    Rows are grouped by counting, and only a chain that did not arrive in order is sorted. Repeated rows keep their
     order of arrival.
     """
     repeated = -1

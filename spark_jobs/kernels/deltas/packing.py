@@ -1,9 +1,8 @@
-"""Segments as rows of a table, one a segment: the checkpoint in plain columns, the deltas after it in lists.
+"""Segments as rows of a table, one row per segment: the checkpoint in plain columns, the deltas after it in lists.
 
-Times are int64 in the source's ticks. A list that would say nothing (no index, no refusal, nothing taken back, all
-known from their event time on …) is empty. One of `known`, `ops` and `sizes` that says the same of every delta holds it
-once: Spark takes lists apart element by element wherever it carries them. `pack` and `unpack` are each other's inverse,
-bit for bit.
+Times are int64 in the source's ticks. A list without information is empty: no index, no refusal, no delta taken back,
+all known from their event time on, and so on. The lists `known`, `ops` and `sizes` have a single element if it is the
+same for every delta, because Spark handles lists element by element. `unpack` is the inverse of `pack`, bit for bit.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from spark_jobs.kernels.deltas.tables import one_chunk
 Array = npt.NDArray[Any]
 
 UNRESOLVED_PARENT = NO_PARENT + 1
-"""`parent` of a delta whose declared parent is not in the chain."""
+"""The value of `parent` for a delta whose declared parent is not in the chain."""
 
 _INDEXED = (Op.SPARSE, Op.ADD, Op.UPSERT)
 _ARITHMETIC = (Op.SCALE, Op.OFFSET)
 _NOT_SHOWN = (Refusal.UNEQUAL_LISTS, Refusal.UNREADABLE_LIST, Refusal.NULL_OPERAND)
-"""Refusals by the row alone that a stored delta no longer shows: its lists are not kept, nor that a scalar is null."""
+"""Refusals by the row alone that a stored delta no longer shows: its lists, or the null of its scalar, are not kept."""
 
 
 def segment_schema(value: pa.DataType) -> pa.Schema:
-    """Schema of packed segments whose components have the type `value`."""
+    """The schema of packed segments whose components have the type `value`."""
     time = pa.int64()
     return pa.schema(
         {
@@ -62,8 +61,10 @@ def pack(
     full_rows: bool,
     only: Array | None = None,
 ) -> pa.Table:
-    """One row per segment; `entities` are the entities by code, `names` those of the components. `only`: the numbers of
-    the segments to pack, ascending; each ends where the next one starts, packed or not."""
+    """One row per segment.
+
+    `entities` are the entities by code, `names` are the names of the components. `only` are the numbers of the segments
+    to pack, ascending. The end of a segment is the start of the next one, even if that one is not packed."""
     ends = pa.array(segments.end_time, mask=segments.last_of_entity)
     if only is not None:
         segments, ends = segments.take(only), ends.take(pa.array(only))
@@ -107,21 +108,21 @@ def _delta_columns(segments: Segments, schema: pa.Schema, *, full_rows: bool) ->
     names = np.array([*batch.transform_names, None], dtype=object)
 
     def lists(values: pa.Array, owner: Array, kept: Array | None = None) -> pa.Array:
-        """Values in one list per segment, of the elements `kept` only."""
+        """The values in one list per segment; with `kept`, only the values marked there."""
         if kept is not None:
             values, owner = values.filter(pa.array(kept)), owner[kept]
         sizes = np.bincount(owner, minlength=len(segments))
         return pa.ListArray.from_arrays(pa.array(np.concatenate(([0], np.cumsum(sizes))), pa.int32()), values)
 
     def once(values: Array, keep: Array | None = None) -> pa.Array:
-        """As `lists`, with the first element alone where it says all, of the segments `keep` only."""
+        """As `lists`, with a single element for a segment of equal elements; with `keep`, only the marked segments."""
         first = segments.bounds[:-1][number]
         differs = np.bincount(number[values != values[first]], minlength=len(segments)) > 0
         told = differs[number] | (np.arange(len(values)) == first)
         return lists(pa.array(values), number, told if keep is None else told & keep)
 
     def if_any(mask: Array) -> Array:
-        """Deltas of the segments in which the mask holds for any."""
+        """Mask of all deltas of the segments in which any delta is marked."""
         return (np.bincount(number[mask], minlength=len(segments)) > 0)[number]
 
     empty = lists(pa.array([], pa.string()), np.zeros(0, np.int64))
@@ -149,9 +150,10 @@ def _delta_columns(segments: Segments, schema: pa.Schema, *, full_rows: bool) ->
 def unpack(
     table: pa.Table, entities: pa.Array, *, dtype: npt.DTypeLike, dims: int | None, ids: bool = False
 ) -> Segments:
-    """Packed segments, in any order, of the entities given. A column that `table` lacks counts as empty lists.
+    """The segments of a packed table with rows in any order; `entities` are the entities by code.
 
-    `ids`: the source declares parents, so delta ids are read too.
+    A column that `table` lacks counts as empty lists.
+    `ids` is True if the source declares parents: then delta ids are read, too.
     """
     if not table.num_rows:
         return Segments.nothing(dtype, dims, ids=ids)
@@ -190,7 +192,7 @@ class _Reader:
         return one_chunk(self._table, name)
 
     def flat(self, name: str) -> tuple[pa.Array, Array]:
-        """All elements of a list column, and how many each segment has."""
+        """All elements of a list column, and the number of elements per segment."""
         if name not in self._table.column_names:
             return pa.array([], pa.int64()), np.zeros(self._table.num_rows, np.int64)
         column = self._column(name)
@@ -198,8 +200,9 @@ class _Reader:
         return column.flatten(), lengths
 
     def per_delta(self, name: str, kind: npt.DTypeLike, default: Any) -> Array:
-        """One number per delta, that of a list's only element for all its deltas; `default` where the segment's list is
-        empty (one, or one per delta) or the element null (one)."""
+        """One number per delta. A list with a single element has the number for all deltas of its segment.
+
+        `default` is for deltas of an empty list and for null elements: a number, or for empty lists one per delta."""
         values, lengths = self.flat(name)
         found = np.full(int(self.bounds[-1]), default, kind)
         if len(values):
@@ -209,7 +212,7 @@ class _Reader:
         return found
 
     def _elements(self, lengths: Array) -> Array:
-        """Per delta its place among the elements of a list column whose lists have these lengths."""
+        """Per delta, the place of its element in a list column whose lists have these lengths."""
         within = np.arange(int(self.bounds[-1])) - np.repeat(self.bounds[:-1], self.lengths)
         within[np.repeat(lengths != self.lengths, self.lengths)] = 0
         return within + np.repeat(np.cumsum(lengths) - lengths, self.lengths)
@@ -229,7 +232,7 @@ def _or(table: pa.Table, name: str, default: int) -> Array:
 
 
 def checkpoints_of(table: pa.Table, dtype: npt.DTypeLike) -> States:
-    """The checkpoints alone: of `vector`, `seen`, `deleted`, `timestamp`, `at_delta` and `delta_count`."""
+    """The checkpoints, from the columns `vector`, `seen`, `deleted`, `timestamp`, `at_delta` and `delta_count`."""
     vector, seen = one_chunk(table, "vector"), one_chunk(table, "seen")
     cells, flags = vector.flatten(), seen.flatten().to_numpy(zero_copy_only=False).astype(np.bool_)
     lengths = vector.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
@@ -245,7 +248,9 @@ def checkpoints_of(table: pa.Table, dtype: npt.DTypeLike) -> States:
 
 
 def _read_deltas(reader: _Reader, dtype: npt.DTypeLike, dims: int | None) -> tuple[DeltaBatch, Array, Array]:
-    """The deltas as stored (`changes` still to be filled up), until when they are known, what the chain said."""
+    """The deltas as stored, the times until which they are known, and their refusals by the chain.
+
+    Deltas in the encoding `changes` are not whole rows yet."""
     op = reader.per_delta("ops", np.uint8, 0)
     sizes = reader.per_delta("sizes", np.int64, 0)
     number = np.repeat(np.arange(len(reader.lengths)), reader.lengths)
@@ -281,8 +286,9 @@ def _transforms(reader: _Reader) -> tuple[list[str], Array]:
 
 
 def with_parents(segments: Segments) -> Segments:
-    """The same segments with a number for every delta id of a chain as identity, and as parents the numbers of those
-    that are among them. A parent that nobody has looked for, or that has gone, is UNRESOLVED_PARENT."""
+    """The same segments with numbers for delta ids: an identity per delta, and parents as identities.
+
+    A parent that is not among the deltas of the chain is UNRESOLVED_PARENT."""
     if segments.parents is None or segments.delta_ids is None or segments.parents.null_count == len(segments.parents):
         return segments
     chain = segments.entity[segments.deltas.entity].tolist()
@@ -297,13 +303,13 @@ def with_parents(segments: Segments) -> Segments:
 
 
 def known_parents(published: Segments) -> Array:
-    """Parents of published deltas; one that is not among them was judged before, and that verdict stands."""
+    """The parents of published deltas. A parent that is not among them was judged before; that verdict is kept."""
     parent = published.deltas.parent.copy()
     parent[(parent == UNRESOLVED_PARENT) & (published.refusal != Refusal.MISSING_PARENT)] = NO_PARENT
     return parent
 
 
 def undecided_parents(parents: pa.Array | None, count: int) -> Array:
-    """`parent` of deltas whose declared parents nobody has looked for yet."""
+    """The column `parent` of deltas whose declared parents are not looked up yet."""
     declared = np.zeros(count, np.bool_) if parents is None else parents.is_valid().to_numpy(zero_copy_only=False)
     return np.where(declared, UNRESOLVED_PARENT, NO_PARENT)

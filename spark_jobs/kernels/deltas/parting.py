@@ -1,6 +1,6 @@
-"""Groups of rows out of a stream of sorted batches, a group that is too large in parts: stretches of time.
+"""Groups of rows from a stream of sorted batches. A group that is too large comes in parts, which are spans of time.
 
-A worker holds so many bytes of rows, not a group: an entity may have had any number of deltas.
+An entity may have any number of deltas, so a worker limits the bytes of rows that it keeps in memory.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import pyarrow.compute as pc
 def parts_of(
     batches: Iterable[pa.RecordBatch], *, group: str, time: str, least_rows: int, most_bytes: int | None
 ) -> Iterator[tuple[pa.Table, int | None]]:
-    """The rows of `batches` in order, in tables; and after each the time from which on there may be more of its last
-    group, None if that is over.
+    """The rows of `batches` in order, as tables, each with a time from which on its last group may have more rows.
+
+    The time is None if the last group is complete.
 
     Args:
-        batches: sorted by the columns `group` and `time`, whole numbers without null.
-        group: rows with equal values are together, up to the time that is told.
-        time: rows with equal values are never parted.
-        least_rows: held from which on the groups that are over are given.
-        most_bytes: of a group from which on it is parted; None: it never is.
+        batches: sorted by the columns `group` and `time`, which have whole numbers without nulls.
+        group: the column by whose value rows are in the same group.
+        time: rows of a group with equal values in this column are never parted.
+        least_rows: the number of rows in memory from which on complete groups are returned.
+        most_bytes: the size in bytes from which on a group is parted; None: groups are never parted.
     """
     held: list[pa.RecordBatch] = []
     n_held = n_bytes = 0
@@ -51,7 +52,7 @@ def parts_of(
 
 
 def _start_of_last(table: pa.Table, column: str) -> int:
-    """The first of the rows at the end that have equal values."""
+    """The index of the first row of the last run of equal values."""
     values = table[column]
     others = np.flatnonzero(pc.not_equal(values, values[-1]).to_numpy())
     return int(others[-1]) + 1 if len(others) else 0

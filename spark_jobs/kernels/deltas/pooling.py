@@ -1,4 +1,4 @@
-"""All deltas of some chains: those of published segments, and the rows that came or went since."""
+"""Pools of all deltas of some chains: those of published segments, and the rows that came or went since."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Array = npt.NDArray[Any]
 
 
 class RetractionOfNothingError(DeltaError):
-    """A row is taken back that no chain holds. Facts: `event_time`, `row_id`."""
+    """A row is taken back that is in no chain. Facts: `event_time`, `row_id`."""
 
     code = "retraction_of_nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Rows that came (`diff` > 0) or went, as deltas of the entities' codes, and when each became visible."""
+    """Rows that came (`diff` > 0) or went, as deltas by entity code, with the time at which each became visible."""
 
     deltas: DeltaBatch
     time: Array
@@ -39,8 +39,9 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """All deltas of the entities in chain order; `touched` marks those that this restatement brings or takes back.
-    `ties` order deltas of one event time, and are the same for versions of one row that have one sequence."""
+    """All deltas of the entities, in chain order; `touched` marks those that this restatement adds or takes back.
+
+    `ties` order deltas of the same event time. Versions of a row with the same sequence have the same tie."""
 
     deltas: DeltaBatch
     ties: Array
@@ -58,10 +59,11 @@ class Pool:
 
 
 def pool_of(published: Segments, changes: Changes, since: int) -> Pool:
-    """The deltas of published segments and those that came, each known until the row that takes it back; without those
-    that no visible time beyond `since` knows. The order of the changes does not matter.
+    """The deltas of published segments and those that came, each known until the row that takes it back.
 
-    Raises RetractionOfNothingError, and DuplicateDeltaError for a row, or a delta id, that stands twice at one time.
+    Deltas that are known at no visible time beyond `since` are left out. The changes may be in any order.
+
+    Raises RetractionOfNothingError, and DuplicateDeltaError for a row, or a delta id, that is known twice at one time.
     """
     held = published.deltas
     held = replace(held, entity=published.entity[held.entity], entity_count=changes.deltas.entity_count)
@@ -80,7 +82,7 @@ def pool_of(published: Segments, changes: Changes, since: int) -> Pool:
         np.concatenate((np.zeros(len(held), np.bool_), np.ones(len(changed), np.bool_))),
         *ids,
     )
-    # what the deltas hold is moved once
+    # the columns of the deltas are copied only once
     own = both.ties[len(held) :]
     both = both.take(_standing_order(both, len(held), changes))
     _take_back(both, changes, own)
@@ -92,8 +94,9 @@ def pool_of(published: Segments, changes: Changes, since: int) -> Pool:
 
 
 def _standing_order(pool: Pool, n_held: int, changes: Changes) -> Array:
-    """Chain order of a pool's first `n_held` deltas and of those of the changes behind them that come, by their places
-    in the pool; versions of one row with one sequence are in the order in which they became known."""
+    """The places in the pool, in chain order, of its first `n_held` deltas and of the changes that come.
+
+    Versions of a row with the same sequence are in the order in which they became known."""
     comes = np.flatnonzero(changes.diff > 0)
     for _ in range(2):
         places = np.concatenate((np.arange(n_held), n_held + comes))
@@ -108,7 +111,7 @@ def _standing_order(pool: Pool, n_held: int, changes: Changes) -> Array:
 
 
 def _refuse_rows_that_come_twice(pool: Pool) -> None:
-    """Raise DuplicateDeltaError for a place in a chain at which two deltas are known at one time."""
+    """Raise DuplicateDeltaError if two deltas at the same place in a chain are known at one time."""
     deltas = pool.deltas
     order = np.arange(len(deltas))
     if deltas.sequences is not None:
@@ -122,8 +125,9 @@ def _refuse_rows_that_come_twice(pool: Pool) -> None:
 
 
 def _refuse_ids_that_come_twice(pool: Pool) -> None:
-    """Raise DuplicateDeltaError for a delta id that two rows of an entity carry at one time: which of them a parent
-    names would not be told."""
+    """Raise DuplicateDeltaError if two rows of an entity have the same delta id at one time.
+
+    Then it would not be clear which of them a parent names."""
     if pool.delta_ids is None or pool.parents is None or pool.parents.null_count == len(pool.parents):
         return
     codes = pc.fill_null(pool.delta_ids.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
@@ -142,8 +146,9 @@ def _refuse_ids_that_come_twice(pool: Pool) -> None:
 
 
 def _take_back(pool: Pool, changes: Changes, ties: Array) -> None:
-    """Let every retraction end the oldest version of its row, with its sequence, that still stands; `ties` are those
-    of the changes."""
+    """End, for every retraction, the oldest version of its row (and sequence) that still stands.
+
+    `ties` are those of the changes."""
     gone = np.flatnonzero(changes.diff < 0)
     if not len(gone):
         return
@@ -156,7 +161,7 @@ def _take_back(pool: Pool, changes: Changes, ties: Array) -> None:
         for name in ("event_time", "entity")
     ]
     is_gone = np.repeat([False, True], [len(held), len(gone)])
-    # stable: versions of one row in the order in which they became known, its retractions in that of their times
+    # stable: versions of a row stay in the order in which they became known, its retractions in that of their times
     order = np.lexsort((is_gone, *columns))
     begins = np.ones(len(order), np.bool_)
     begins[1:] = np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0)
@@ -180,8 +185,9 @@ def _take_back(pool: Pool, changes: Changes, ties: Array) -> None:
 
 
 def _take_back_alike(pool: Pool, changes: Changes, gone: Array, ties: Array) -> Array:
-    """Where versions of one row came at one time, let a retraction end the one that says the same; returns the rest of
-    the retractions. Elsewhere the oldest version is the one that is meant, whatever it says."""
+    """If several versions of a row came at one time, end for a retraction the version with the same content.
+
+    Returns the other retractions. These end the oldest version of their row, whatever its content is."""
     deltas, place = pool.deltas, ("entity", "event_time")
     alike = (pool.known_from[1:] == pool.known_from[:-1]) & (pool.ties[1:] == pool.ties[:-1])
     for name in place:
@@ -206,7 +212,7 @@ def _take_back_alike(pool: Pool, changes: Changes, gone: Array, ties: Array) -> 
 
 
 def _said(batch: DeltaBatch, row: int, place: tuple[str, ...], *texts: pa.Array | None) -> tuple[Any, ...]:
-    """Where a delta stands and what it does, to be compared bit by bit."""
+    """The place and the content of a delta, to be compared bit by bit."""
     cells = slice(batch.offsets[row], batch.offsets[row + 1])
     payload = (column[cells].tobytes() for column in (batch.indices, batch.values, batch.nulls))
     code = int(batch.transform[row])

@@ -1,11 +1,11 @@
-"""Restating chains: published segments and the rows that came or went since, to the segments that should stand.
+"""Restatement of chains: from published segments, and the rows that came or went since, to the segments now valid.
 
-Only what a row touches is given: per entity its segments from the one on that the earliest of the rows falls into. The
-first of those stands on a checkpoint that no row touches; the others' checkpoints are worked out again. Segments that
-come out as they were are left alone, so a repeated restatement gives nothing.
+The input is, per entity, its segments from the one on into which the earliest of the rows falls. The first of those has
+a checkpoint that no row touches; the checkpoints of the others are computed again. Segments with an unchanged result
+are not written, so a repeated restatement writes nothing.
 
-Definition: the segments' deltas are the published ones and the rows that came, each known until the row that takes it
-back; its checkpoints and refusals are those of replaying, in chain order, all deltas that stand.
+Definition: the deltas of the result are the published ones and the rows that came, each known until the row that takes
+it back. Its checkpoints and refusals are those of a replay, in chain order, of all deltas that stand.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Restated:
-    """`segments` is what should stand; `written` marks those that are new or other, `closed` the published ones that
-    no longer stand as they were; `passed` marks those that both frontiers have passed, which do not stand at all.
-    `states` are the entities' states after all that stands, by the codes in `entities`; `dropped` is how many standing
-    deltas of each both frontiers have passed: they are in none of the segments written.
+    """The result of a restatement: the segments that should stand.
+
+    `written` marks the segments that are new or changed, `closed` the published ones that no longer stand as they were,
+    and `passed` those that both frontiers have passed, which are not kept. `states` are the states of the entities
+    after all standing deltas, by the codes in `entities`. `dropped` is, per entity, the number of standing deltas that
+    both frontiers have passed: they are in none of the segments written.
     """
 
     segments: Segments
@@ -61,8 +63,8 @@ def restate_chains(
 ) -> Restated:
     """The segments that should stand; `as_of` is the event time from which the age of pending deltas counts.
 
-    Raises RetractionOfNothingError, DuplicateDeltaError for a row or a delta id that stands twice, and what `fold`
-    raises.
+    Raises RetractionOfNothingError, DuplicateDeltaError for a row or a delta id that is known twice at one time, and
+    the errors of `fold`.
     """
     heads, emptied = _heads(published, changes.deltas, frontiers.horizon)
     pool = pool_of(published, changes, frontiers.since)
@@ -83,8 +85,9 @@ def restate_chains(
 
 
 def _heads(published: Segments, deltas: DeltaBatch, horizon: int) -> tuple[Segments, Array]:
-    """The published segments without their deltas, and a first one for every entity whose chain begins; and a mask of
-    those whose deltas were left behind by compaction, so that what follows them can't be worked out from them."""
+    """The published segments without their deltas, with a first one for every entity whose chain begins; and a mask.
+
+    The mask marks segments whose deltas compaction has dropped: the next checkpoint can't be computed from them."""
     known = np.zeros(deltas.entity_count, np.bool_)
     known[published.entity] = True
     begins = np.unique(deltas.entity[~known[deltas.entity]])
@@ -106,14 +109,14 @@ def _heads(published: Segments, deltas: DeltaBatch, horizon: int) -> tuple[Segme
 
 
 def _segment_of(heads: Segments, pool: Pool) -> Array:
-    """Number of the segment that each delta falls into: the last one whose start lies before it."""
+    """Per delta, the number of the segment into which it falls: the last one whose start is before it."""
     deltas = pool.deltas
     if len(np.unique(heads.entity)) == len(heads):
         return np.searchsorted(heads.entity, deltas.entity)
     is_head = np.repeat([True, False], [len(heads), len(deltas)])
     rows = np.concatenate((heads.start_row, deltas.row_id))
     if deltas.sequences is not None:
-        # all deltas of one time are in one segment, which ends behind them
+        # all deltas of the same time are in one segment, which ends behind them
         rows[:] = 0
     order = np.lexsort(
         (
@@ -129,7 +132,9 @@ def _segment_of(heads: Segments, pool: Pool) -> Array:
 def _cut(
     heads: Segments, emptied: Array, pool: Pool, policy: CompactionPolicy, *, as_of: int, frontiers: Frontiers
 ) -> tuple[Segments, Array]:
-    """Segments with their deltas, cut as the policy says, checkpoints still missing behind the first of each entity."""
+    """The segments with their deltas, cut by the policy, and a mask of those that continue the segment before them.
+
+    Segments that continue another one do not have their checkpoints yet."""
     deltas, number = pool.deltas, _segment_of(heads, pool)
     droppable = _droppable(heads, pool, frontiers)
     cut = cuts(
@@ -176,7 +181,7 @@ def _droppable(heads: Segments, pool: Pool, frontiers: Frontiers) -> Array:
 
 @njit(cache=True, nogil=True)
 def _accumulate(settled: Array, continues: Array, bounds: Array, changed: Array) -> None:
-    """Fill `settled` of segments that continue: nothing before them has changed since the latest of these times."""
+    """Fill `settled` of segments that continue others: the latest time at which a delta before them has changed."""
     for segment in range(1, len(settled)):
         if continues[segment]:
             latest = settled[segment - 1]
@@ -188,12 +193,12 @@ def _accumulate(settled: Array, continues: Array, bounds: Array, changed: Array)
 def _folded(
     segments: Segments, continues: Array, transforms: Mapping[str, Transform] | None
 ) -> tuple[Segments, States]:
-    """The segments with their checkpoints and refusals, and the state in which each ends."""
+    """The segments with their checkpoints and refusals, and the state at the end of each segment."""
     standing = np.flatnonzero(segments.standing)
     whole = len(standing) == len(segments.deltas)
     batch = segments.deltas if whole else segments.deltas.take(standing)
     result = fold(batch, segments.base, transforms=transforms, continues=continues)
-    # of what was taken back: what its row alone shows, for who reads it at a time at which it was known
+    # a delta that was taken back keeps the refusal of its row alone, for reads at a time at which it was known
     refusal = segments.deltas.refusal.copy()
     refusal[standing] = result.refusal
     _judge_parents_of_gone(segments, refusal)
@@ -203,15 +208,16 @@ def _folded(
 
 
 def _judge_parents_of_gone(segments: Segments, refusal: Array) -> None:
-    """Mark deltas that were taken back and whose parent was not applied before them: who reads them at a time at which
-    they were known may not have the parent's segment at hand."""
+    """Mark deltas that were taken back and whose parent was not applied before them.
+
+    A read at a time at which they were known may not have the segment of the parent."""
     deltas, standing = segments.deltas, segments.standing
     gone = np.flatnonzero(~standing & (deltas.parent != NO_PARENT))
     if not len(gone):
         return
     chain = segments.entity[deltas.entity]
     fine = np.flatnonzero(standing & (refusal == Refusal.NONE))
-    # of several deltas of one identity the first one that is applied
+    # of several applied deltas of the same identity, the first one is kept
     keys = zip(chain[fine[::-1]].tolist(), deltas.identities[fine[::-1]].tolist(), strict=True)
     applied = dict(zip(keys, fine[::-1], strict=True))
     for row in gone:
@@ -221,8 +227,9 @@ def _judge_parents_of_gone(segments: Segments, refusal: Array) -> None:
 
 
 def _without_passed_parents(segments: Segments, passed: Array) -> Segments:
-    """The same segments, in which deltas no longer look for a parent that is behind both frontiers: which of those were
-    applied will not change. Parents by delta id are not looked for twice (`known_parents`)."""
+    """The same segments, in which deltas no longer declare an applied parent that is behind both frontiers.
+
+    Such a parent stays applied. Parents given by delta id are not looked up twice anyway (`known_parents`)."""
     deltas = segments.deltas
     if segments.parents is not None or not passed.any() or not deltas.declares_parents:
         return segments
@@ -233,7 +240,7 @@ def _without_passed_parents(segments: Segments, passed: Array) -> Segments:
 
 
 def _emptied(segments: Segments, passed: Array) -> Segments:
-    """The same checkpoints; the deltas of segments behind both frontiers are left out."""
+    """The same checkpoints, without the deltas of segments behind both frontiers."""
     if not passed.any():
         return segments
     rows = np.flatnonzero(~passed[segments.deltas.entity])
@@ -251,7 +258,7 @@ def _emptied(segments: Segments, passed: Array) -> Segments:
 
 
 def _unchanged(published: Segments, segments: Segments, touched: Array, passed: Array) -> tuple[Array, Array]:
-    """Masks of the segments that came out as published, and of the published ones that stay."""
+    """Masks of the segments that are equal to a published one, and of the published ones that stay."""
     same, kept = np.zeros(len(segments), np.bool_), np.zeros(len(published), np.bool_)
     columns = [
         np.concatenate((getattr(published, name), getattr(segments, name)))

@@ -1,4 +1,4 @@
-"""The rows of a partition, prepared for folding: typed component columns, retracted rows taken out, chain order."""
+"""The rows of a partition, prepared for folding: typed component columns, without retracted rows, in chain order."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class RowsNeededError(DeltaError):
 
 
 class NonFiniteError(DeltaError):
-    """A component holds NaN or infinity; landing should have refused that row. Facts: `component`, `row_id`."""
+    """A component is NaN or infinite; landing should have refused that row. Facts: `component`, `row_id`."""
 
     code = "non_finite"
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """`n` rows with `k` components: `values` and `nulls` are (n, k); `count` is the net number of times a row holds."""
+    """`n` rows with `k` components: `values` and `nulls` are (n, k). `count` is the sum of the diffs of a row."""
 
     keys: Keys
     entity: Array
@@ -62,10 +62,10 @@ def read_rows(
     prior: pa.Table | None,
     diff: str | None,
 ) -> Rows:
-    """Read rows in chain order (entity, event_time, row_id), each once with the net of its diffs, net 0 left out.
+    """Read rows in chain order (entity, event_time, row_id), each once with the sum of its diffs, less those of sum 0.
 
-    `components` maps a component to its column, or to a constant that every row holds. All components share one type:
-    int64 if all are integers, float32 if all are, else float64.
+    `components` maps a component to its column, or to a constant for every row. All components have the same type:
+    int64 if all are integers, float32 if all are float32, else float64.
     """
     keys = encode_entities(required(table, entity), None if prior is None else one_chunk(prior, "entity"))
     values, nulls = _component_matrix(table, components)
@@ -81,7 +81,7 @@ def read_rows(
 
 
 def refuse_retractions(rows: Rows) -> None:
-    """Raise RowsNeededError if a row of the prior state is taken back, for what can only be folded from the rows."""
+    """Raise RowsNeededError if a row of the prior state is taken back, for modes that can only fold from the rows."""
     need_rows(rows, np.unique(rows.entity[rows.count < 0]))
 
 
@@ -98,7 +98,7 @@ def need_rows(rows: Rows, codes: Array) -> None:
 
 
 def value_type(table: pa.Table, components: Mapping[str, str | int | float] | Sequence[str]) -> np.dtype[Any]:
-    """The one type that all components have in a vector."""
+    """The common type of all components in a vector."""
     sources = components.values() if isinstance(components, Mapping) else components
     types = [one_chunk(table, s).type if isinstance(s, str) else pa.scalar(s).type for s in sources]
     if all(pa.types.is_integer(kind) for kind in types):
@@ -120,7 +120,7 @@ def _component_matrix(table: pa.Table, components: Mapping[str, str | int | floa
             continue
         column = one_chunk(table, source)
         nulls[:, position] = column.is_null().to_numpy(zero_copy_only=False)
-        # a whole number read into floats rounds: that is what the type says
+        # whole numbers in a vector of floats are rounded
         typed = column.cast(pa.from_numpy_dtype(dtype), safe=dtype.kind == "i")
         values[:, position] = pc.fill_null(typed, 0).to_numpy(zero_copy_only=False)
     return values, nulls
@@ -142,7 +142,7 @@ def _refuse_non_finite(values: Array, nulls: Array, row_ids: Array, names: list[
 
 
 def _consolidated(rows: Rows) -> Rows:
-    """Net the diffs of equal rows. Rows and result are in chain order, a retraction before what replaces it.
+    """Add up the diffs of equal rows. Rows and result are in chain order, a retraction before its replacement.
 
     A row may be restated under its own id with another content, so equal means equal in every column.
     """
@@ -164,7 +164,7 @@ def _consolidated(rows: Rows) -> Rows:
 
 
 def _differs(*columns: Array) -> Array:
-    """Where a row differs from the one before it in any of the columns."""
+    """Mask of the rows that differ from the row before in any of the columns."""
     begins = np.ones(len(columns[0]), dtype=np.bool_)
     begins[1:] = False
     for column in columns:

@@ -1,11 +1,12 @@
 """Chains cut into segments: each a checkpoint and the deltas after it, up to the next segment's checkpoint.
 
-A chain holds every delta that some readable visible time knows: `known_from <= T < known_to`. A segment's checkpoint
-(`base`) is the state of all that stands before it, and says so from the visible time `settled` on (`ALWAYS`: from the
-beginning): since then nothing before it has come or gone. So the state at (E, T) is the last segment's checkpoint with
-`start <= E` and `settled <= T`, and the deltas after it that have `event_time <= E` and are known at T, folded onto it.
+A chain has every delta that is known at some readable visible time T: `known_from <= T < known_to`. The checkpoint of a
+segment (`base`) is the state of all standing deltas before it. It is valid from the visible time `settled` on
+(`ALWAYS`: from the beginning), as no delta before it has come or gone since then. So the state at (E, T) starts from
+the last checkpoint with `start <= E` and `settled <= T`. The deltas after it that have `event_time <= E` and are known
+at T are folded onto it.
 
-Only the first checkpoint stands for deltas that are gone; the others are caches, placed by `cutting.py`.
+Only the first checkpoint replaces deltas that are gone; the others are caches, placed by `cutting.py`.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ Array = npt.NDArray[Any]
 class Segments:
     """Segments of many entities, ordered by (entity, start); segment `s` owns the deltas `bounds[s]:bounds[s + 1]`.
 
-    `start_time`, `start_row`: position of the last delta before the segment, `NO_DELTA` where the chain begins.
-    `deltas` are in chain order; their `entity` is the number of their segment, their `refusal` what the row alone
-    shows. `refusal` here is what the chain said with all that stands; of deltas that were taken back it is what they
-    no longer show themselves: that of the row alone, or a missing parent.
-    `delta_ids` and `parents` (text) are there only where the source declares parents.
+    `start_time` and `start_row` are the position of the last delta before the segment, `NO_DELTA` at the beginning of a
+    chain. `deltas` are in chain order; their `entity` is the number of their segment, and their `refusal` is that of
+    the row alone. `refusal` of the segments is the refusal by the chain of all standing deltas. For deltas that were
+    taken back, it is the refusal of the row alone, or a missing parent.
+    `delta_ids` and `parents` (text) are given only if the source declares parents.
     """
 
     entity: Array
@@ -53,12 +54,12 @@ class Segments:
 
     @property
     def lengths(self) -> Array:
-        """Deltas per segment, those that were taken back included."""
+        """The number of deltas per segment, including those that were taken back."""
         return np.diff(self.bounds)
 
     @property
     def standing(self) -> Array:
-        """Mask of the deltas that nothing has taken back."""
+        """Mask of the deltas that were not taken back."""
         return self.known_to == STILL_KNOWN
 
     @property
@@ -68,7 +69,7 @@ class Segments:
 
     @property
     def settled_end(self) -> Array:
-        """Per segment the visible time since which nothing in it or before it has changed."""
+        """Per segment, the visible time since which no delta in it or before it has changed."""
         settled = self.settled.copy()
         number = np.repeat(np.arange(len(self)), self.lengths)
         np.maximum.at(settled, number, np.where(self.standing, self.known_from, self.known_to))
@@ -76,12 +77,12 @@ class Segments:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that checkpoints and deltas hold, without the texts of ids."""
+        """The size of checkpoints and deltas in bytes, without the texts of ids."""
         return self.base.nbytes + self.deltas.nbytes + self.known_from.nbytes + self.known_to.nbytes
 
     @property
     def end_time(self) -> Array:
-        """Per segment the event time at which the next one starts; `STILL_KNOWN` at the end of a chain."""
+        """Per segment, the event time at which the next one starts; `STILL_KNOWN` at the end of a chain."""
         ends = np.append(self.start_time[1:], 0) if len(self) else self.start_time
         return np.where(self.last_of_entity, STILL_KNOWN, ends)
 
@@ -103,7 +104,7 @@ class Segments:
 
     @classmethod
     def nothing(cls, dtype: npt.DTypeLike, dims: int | None, *, ids: bool = False) -> Segments:
-        """No segment at all."""
+        """An empty set of segments, for vectors of `dtype` and length `dims`."""
         empty = np.zeros(0, np.int64)
         text = pa.array([], pa.string()) if ids else None
         deltas = DeltaBatch.from_columns(
@@ -116,7 +117,7 @@ class Segments:
 
 
 def first_segments(entities: Array, dtype: npt.DTypeLike) -> tuple[Array, Array, Array, States]:
-    """Starts, settled and checkpoints of chains that begin: `start_time`, `start_row`, `settled`, `base`."""
+    """The columns `start_time`, `start_row`, `settled` and `base` of the first segments of chains."""
     count = len(entities)
     none = np.full(count, NO_DELTA, np.int64)
     return none, none.copy(), np.full(count, ALWAYS, np.int64), States.absent(count, dtype)

@@ -1,4 +1,4 @@
-"""Bytes of Arrow tables, however their rows are cut into batches: Arrow's own count of its buffers depends on that."""
+"""Bytes of Arrow tables, independent of the cut into batches, on which Arrow's own count of its buffers depends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 
 def bytes_of(table: pa.Table) -> int:
-    """Bytes of a table's values, with four for the length of every list and text."""
+    """The bytes of the values of a table, with four bytes for the length of every list and text."""
     return sum(_bytes(column) for column in table.columns)
 
 

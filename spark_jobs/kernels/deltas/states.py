@@ -1,4 +1,4 @@
-"""States of many entities as columns: what folding a chain gives, and what a checkpoint keeps."""
+"""States of many entities as columns: the results of folding chains, and the contents of checkpoints."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy.typing as npt
 from spark_jobs.kernels.deltas.ops import Status
 
 NO_DELTA = np.iinfo(np.int64).min
-"""`event_time` and `row_id` of a state onto which no delta was folded."""
+"""The `event_time` and `row_id` of a state onto which no delta was folded."""
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class EntityState:
-    """State of one entity. `vector` has None for a null and for a component never seen; `seen` tells them apart."""
+    """The state of one entity. `vector` has None for a null, and for a component never seen; `seen` is False there."""
 
     status: Status
     vector: tuple[float | int | None, ...]
@@ -32,8 +32,8 @@ class EntityState:
 class States:
     """States of the entities `0 … n - 1`; entity `e` owns the cells `offsets[e]:offsets[e + 1]`.
 
-    `values` holds 0 where the component is null or unseen. `event_time` and `row_id` name the last delta applied
-    (`NO_DELTA` if none was), `delta_count` how many were, from the beginning of the chain on.
+    `values` is 0 for a component that is null or unseen. `event_time` and `row_id` are those of the last applied delta
+    (`NO_DELTA` if there is none). `delta_count` is the number of applied deltas since the beginning of the chain.
     """
 
     status: Array
@@ -50,7 +50,7 @@ class States:
 
     @classmethod
     def absent(cls, entity_count: int, dtype: npt.DTypeLike) -> States:
-        """`entity_count` entities that never were."""
+        """The states of `entity_count` absent entities."""
         cells = np.zeros(0, dtype=np.bool_)
         return cls(
             status=np.full(entity_count, Status.ABSENT, dtype=np.uint8),
@@ -65,12 +65,12 @@ class States:
 
     @property
     def dims(self) -> Array:
-        """Vector length per entity; 0 where it is not live."""
+        """The vector length per entity; 0 for an entity that is not live."""
         return self.offsets[1:] - self.offsets[:-1]
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the columns of entities that exist or existed hold."""
+        """The size in bytes of the columns of the entities that exist or existed."""
         per_entity = sum(getattr(self, name).itemsize for name in ("status", "event_time", "row_id", "delta_count"))
         cells = self.values.nbytes + self.seen.nbytes + self.nulls.nbytes
         return int(np.count_nonzero(self.status)) * (per_entity + self.offsets.itemsize) + cells
@@ -90,7 +90,7 @@ class States:
         )
 
     def same_bits(self, other: States) -> Array:
-        """Per entity, whether both states are equal bit for bit, the last delta and the count included."""
+        """Mask of the entities whose states are equal bit for bit, including the last delta and the count."""
         equal = self.dims == other.dims
         for name in ("status", "event_time", "row_id", "delta_count"):
             equal &= getattr(self, name) == getattr(other, name)
@@ -103,7 +103,7 @@ class States:
         return equal
 
     def take(self, codes: Array) -> States:
-        """The states of these entities, in this order; one may be taken several times."""
+        """The states of these entities, in this order; an entity may occur several times."""
         cells = self._cells_of(codes)
         names = ("status", "event_time", "row_id", "delta_count")
         return States(

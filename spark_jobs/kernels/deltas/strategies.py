@@ -1,4 +1,4 @@
-"""Compaction strategies: how much of the old part of a chain goes into checkpoints (`cutting.py`)."""
+"""Compaction strategies, which decide the part of a chain that is put into checkpoints (`cutting.py`)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from spark_jobs.errors import ParameterError
 Array = npt.NDArray[Any]
 
 KEEP_RECENT = 10
-"""Newest deltas that stay pending by default: a reader folds at most these, a late one among them rewrites nothing."""
+"""The default number of newest deltas that stay pending: a late delta among them rewrites no checkpoint."""
 
 MAX_CHAIN_LENGTH = 1000
-"""Pending deltas, by default, from which on a chain must be compacted: it is left with fewer, whatever its strategy."""
+"""The default number of pending deltas from which on a chain must be compacted; with every strategy, fewer are left."""
 
 
 @dataclass(frozen=True, slots=True)
 class FullMerge:
-    """Place a checkpoint behind the newest delta. A chain with nothing pending keeps its checkpoint."""
+    """Place a checkpoint behind the newest delta. A chain without pending deltas keeps its checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class TieredMerge:
     """Place a checkpoint behind all but the newest `keep_recent` deltas; `keep_recent=0` is FullMerge.
 
-    Of a chain that may have no more than so many, fewer stay: see `max_chain_length`.
+    If `max_chain_length` of the policy is not greater than `keep_recent`, fewer deltas stay pending.
     """
 
     keep_recent: int = KEEP_RECENT
@@ -41,7 +41,7 @@ class TieredMerge:
 class TimeBoundary:
     """Place a checkpoint behind the deltas of each `[k*interval, (k+1)*interval)` of event time that is over.
 
-    `interval` is in ticks. The state at every boundary is kept, also where both frontiers have passed its deltas.
+    `interval` is in ticks. The state at every boundary is kept, even if both frontiers have passed its deltas.
     """
 
     interval: int
@@ -54,9 +54,9 @@ class TimeBoundary:
 class Adaptive:
     """FullMerge for entities that are read at least `full_from` times per delta written, TieredMerge for the others.
 
-    `reads` and `writes` are measured counts, per entity (those of its class: see `traffic.py`) or one for all: a state
-    that is read more often than it changes is worth a checkpoint without a tail; where deltas come faster, keeping the
-    newest spares rewriting late ones.
+    `reads` and `writes` are measured counts, per entity (those of its class, see `traffic.py`) or one for all. A state
+    that is read more often than it changes is worth a checkpoint without pending deltas. If deltas come faster, it is
+    better to keep the newest ones pending, as late deltas then rewrite less.
     """
 
     reads: int | Array
@@ -68,7 +68,7 @@ class Adaptive:
         require_at_least("keep_recent", self.keep_recent, 0)
 
     def read_heavy(self, entity_count: int) -> Array:
-        """Mask of the entities that FullMerge serves better."""
+        """Mask of the entities for which FullMerge is used."""
         heavy = np.asarray(self.reads) >= self.full_from * np.maximum(np.asarray(self.writes), 1)
         return np.broadcast_to(heavy, entity_count) if heavy.ndim == 0 else heavy[:entity_count]
 

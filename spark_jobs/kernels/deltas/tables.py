@@ -1,8 +1,8 @@
-"""Arrow in, Arrow out: the columns of a partition's rows as numpy, and states as the table that gold stores.
+"""Conversions from and to Arrow: the columns of a partition's rows as numpy, and states as the table that gold stores.
 
-A state table has one row per entity: `entity`, `timestamp` (event time of the last delta folded), `at_delta` (its row
-id), `delta_count`, `names` (null for vectors without names), `vector` (a null element is a null, or was never seen),
-`seen` (which of the two), `deleted` (a tombstone).
+A state table has one row per entity: `entity`, `timestamp` (the event time of the last delta folded), `at_delta` (its
+row id), `delta_count`, `names` (null for vectors without names), `vector` (an element is null if it is a null or was
+never seen), `seen` (false if it was never seen), `deleted` (a tombstone).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Entities of a partition by code; `rows` and `prior` are the codes of the rows and of the prior states."""
+    """The entities of a partition by code; `rows` and `prior` are the codes of the rows and of the prior states."""
 
     values: pa.Array
     rows: Array
@@ -35,7 +35,7 @@ class Keys:
 
 
 def state_schema(entity: pa.DataType, time: pa.DataType, value: pa.DataType) -> pa.Schema:
-    """Schema of a state table for these types of entity, time and component."""
+    """The schema of a state table for these types of entity, time and component."""
     return pa.schema(
         [
             pa.field("entity", entity, nullable=False),
@@ -51,7 +51,7 @@ def state_schema(entity: pa.DataType, time: pa.DataType, value: pa.DataType) -> 
 
 
 def one_chunk(table: pa.Table, name: str) -> pa.Array:
-    """A column as one array; refuses a name that the table lacks."""
+    """A column as one array. Raises MalformedDeltasError if the table lacks it."""
     if name not in table.column_names:
         raise MalformedDeltasError(
             expected=f"a column {name!r}", found=", ".join(table.column_names), next_step="name a column of the table"
@@ -61,7 +61,7 @@ def one_chunk(table: pa.Table, name: str) -> pa.Array:
 
 
 def required(table: pa.Table, name: str) -> pa.Array:
-    """`one_chunk` of a column that may hold no null."""
+    """A column as one array. Raises MalformedDeltasError if the table lacks it, or if it has nulls."""
     column = one_chunk(table, name)
     if column.null_count:
         raise MalformedDeltasError(
@@ -88,7 +88,7 @@ def encode_entities(rows: pa.Array, prior: pa.Array | None) -> Keys:
 
 
 def states_table(states: States, keys: Keys, names: Sequence[str] | None, time: pa.DataType) -> pa.Table:
-    """States as a table, entities that never were left out."""
+    """The states as a table, without absent entities."""
     kept = np.flatnonzero(states.status != Status.ABSENT)
     lengths = states.dims[kept]
     offsets = np.concatenate(([0], np.cumsum(lengths)))
@@ -111,7 +111,9 @@ def states_table(states: States, keys: Keys, names: Sequence[str] | None, time: 
 
 
 def states_of(prior: pa.Table | None, keys: Keys, names: Sequence[str] | None, dtype: npt.DTypeLike) -> States:
-    """Read a state table back, placed at the codes of its entities; refuses other component names."""
+    """Read a state table back: each state is at the code of its entity; `prior` None: all entities are absent.
+
+    Raises MalformedDeltasError if the table has other component names."""
     if prior is None or not len(prior):
         return States.absent(len(keys), dtype)
     _check_names(prior, names)

@@ -1,4 +1,4 @@
-"""Texts of JSON lists of numbers, such as "[0, 2]", read into lists."""
+"""A reader of texts with JSON lists of numbers, such as "[0, 2]"."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _NAMED = {
     **dict.fromkeys(("Infinity", "+Infinity", "INF", "+INF"), math.inf),
     **dict.fromkeys(("-Infinity", "-INF"), -math.inf),
 }
-"""Texts that stand for numbers which JSON cannot write."""
+"""The texts for numbers that JSON can't represent."""
 _INT64 = range(-(2**63), 2**63)
 
 
 def lists_of(texts: pa.Array, element: pa.DataType) -> tuple[pa.Array, Flags]:
-    """Per text its list of `element` (int64 or float64), whose elements may be null, and whether the text is broken.
+    """Per text, its list of `element` (int64 or float64), whose elements may be null; and a mask of broken texts.
 
-    A text is broken if it holds anything but one list, or an element that is no such number. The list of a broken text
-    is null, and so is that of null.
+    A text is broken if it is not exactly one list, or if an element is no such number. The list of a broken text is
+    null, and so is the list of a null.
     """
     number = _WHOLE if pa.types.is_integer(element) else _NUMBER
     plain = pc.fill_null(pc.match_substring_regex(texts, _list_of(f"({number}|null)")), fill_value=False)
@@ -48,7 +48,7 @@ def _list_of(element: str) -> str:
 
 
 def _plain_lists(texts: pa.Array, element: pa.DataType) -> pa.Array:
-    """Lists of texts in which every element is a plain number or null."""
+    """The lists of texts in which every element is a plain number or null."""
     inside = pc.replace_substring_regex(texts, r"[\s\[\]]", "")
     parts = pc.split_pattern(inside, ",")
     # an empty text is split into one empty part

@@ -1,7 +1,7 @@
 """Reads and writes of states by class of entities, for the compaction strategy adaptive.
 
-A class holds the entities that have had about as many deltas: those whose number has as many binary digits. What is
-often written is so kept apart from what hardly ever changes, and a class is large enough to be measured.
+A class has the entities with a similar number of deltas: those whose numbers have the same count of binary digits. So
+entities that are often written are separate from those that hardly change, and a class is large enough to be measured.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ Array = npt.NDArray[Any]
 
 
 def entity_class(deltas: Array | int) -> Array:
-    """The class of entities with so many deltas: 1, 2 and 3, 4 to 7, … are the classes 1, 2, 3, …; 0 is without any."""
+    """The class of entities by their number of deltas: class 0 for 0, 1 for 1, 2 for 2 to 3, 3 for 4 to 7, …"""
     return np.frexp(np.maximum(deltas, 0))[1].astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Measured over all time: `reads_of_all` reads took in every entity, `reads` one entity of the class; a class has
-    so many `entities`, which have had so many `deltas`."""
+    """Counts over all time: `reads_of_all` are reads of every entity.
+
+    The others are by class: `reads` of a single entity, the number of `entities`, and the number of their `deltas`."""
 
     reads_of_all: int = 0
     reads: Mapping[int, int] = field(default_factory=dict)
@@ -32,9 +33,9 @@ class Traffic:
     deltas: Mapping[int, int] = field(default_factory=dict)
 
     def of_entities(self, deltas: Array) -> tuple[Array, Array]:
-        """Reads and writes of the class of each entity that has had so many deltas.
+        """The reads and the writes of the class of each entity, given the number of deltas of each entity.
 
-        A class that no entity was in yet counts as one entity, with the fewest deltas of the class.
+        A class without entities counts as one entity, with the least number of deltas of the class.
         """
         classes, place = np.unique(entity_class(deltas), return_inverse=True)
         reads, writes = [], []

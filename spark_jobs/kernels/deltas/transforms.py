@@ -1,4 +1,4 @@
-"""Transforms that a row of mode `operations` may name. A name, once released, keeps its meaning."""
+"""The transforms that a row of mode `operations` may name. A name, once released, keeps its meaning."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ Array = npt.NDArray[Any]
 
 
 def negate(vectors: Array) -> Array:
-    """Every component with the other sign. Raises Int64OverflowError for the one int64 that has none: a fold refuses
-    the delta."""
+    """The vectors with every component negated. Raises Int64OverflowError for -2^63, which int64 can't negate.
+
+    A fold refuses such a delta."""
     if vectors.dtype.kind == "i" and (vectors == np.iinfo(vectors.dtype).min).any():
         raise Int64OverflowError(
             expected="components within int64",
@@ -27,13 +28,13 @@ def negate(vectors: Array) -> Array:
 
 
 def unit_length(vectors: Array) -> Array:
-    """Vectors of Euclidean length 1 in the same direction; a zero vector stays. Whole numbers are left alone."""
+    """The vectors scaled to Euclidean length 1; zero vectors, and vectors of whole numbers, stay as they are."""
     if vectors.dtype.kind != "f":
         return vectors
     with np.errstate(over="ignore", under="ignore"):
         squares = np.sum(vectors * vectors, axis=1, keepdims=True)
         greatest = np.max(np.abs(vectors), axis=1, keepdims=True, initial=0)
-        # squares leave the type's range, or lose digits at its end, where the vector does neither
+        # squares may leave the range of the type, or lose digits at its end, although the vector does neither
         outside = (greatest > 0) & ~((squares >= np.finfo(vectors.dtype).tiny) & np.isfinite(squares))
         if outside.any():
             vectors = vectors / np.where(outside, greatest, 1)
@@ -43,4 +44,4 @@ def unit_length(vectors: Array) -> Array:
 
 
 REGISTERED: Mapping[str, Transform] = {"negate": negate, "unit_length": unit_length}
-"""Transforms by name."""
+"""The registered transforms by name."""

@@ -14,10 +14,10 @@ Array = npt.NDArray[Any]
 
 
 def refusals_of_rows(batch: DeltaBatch) -> Array:
-    """`Refusal` per delta as far as the row alone decides it; refusals that the batch already carries stay.
+    """The `Refusal` of each delta as far as the row alone decides it; refusals that the batch already has stay.
 
-    Of several reasons the first in this order is named: unknown operation, non-finite payload, null operand,
-    index or length outside the declared vector.
+    Of several reasons, the first in this order is used: unknown operation, non-finite payload, null operand, index or
+    length outside the declared vector.
     """
     refusal = batch.refusal.copy()
     lengths = batch.offsets[1:] - batch.offsets[:-1]
@@ -39,7 +39,7 @@ def refusals_of_rows(batch: DeltaBatch) -> Array:
 
 
 def _rows_with(batch: DeltaBatch, cells: Array) -> Array:
-    """Rows that own at least one of the marked payload cells."""
+    """Mask of the rows that own at least one of the marked payload cells."""
     rows = np.zeros(len(batch), dtype=np.bool_)
     rows[np.searchsorted(batch.offsets, np.flatnonzero(cells), side="right") - 1] = True
     return rows

@@ -1,4 +1,4 @@
-"""One entity's chain delta by delta: what each did, and the state after it."""
+"""The chain of one entity, delta by delta: the effect of each delta, and the state after it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _KNOWN = frozenset(map(int, Op))
 
 @dataclass(frozen=True, slots=True)
 class ChainVersion:
-    """One delta of a chain's history: where it stands, what it did, and the state after it.
+    """One delta in the history of a chain: its place, its operation, and the state after it.
 
-    `op` is None where the row names no operation. `refusal` is the reason if the chain refused it (then `state` is the
-    state before), else None.
+    `op` is None if the row names no known operation. `refusal` is the reason if the chain refused the delta (then
+    `state` is the state before it), else None.
     """
 
     event_time: int
@@ -33,7 +33,7 @@ class ChainVersion:
 
 
 def versions(segments: Segments, *, transforms: Mapping[str, Transform] | None = None) -> list[ChainVersion]:
-    """The deltas of one entity that stand, in order; `segments` are all that it has."""
+    """The standing deltas of one entity, in order; `segments` are all segments of the entity."""
     standing = np.flatnonzero(segments.standing)
     count = len(standing)
     if not count:
@@ -58,10 +58,10 @@ def versions(segments: Segments, *, transforms: Mapping[str, Transform] | None =
 
 
 def deltas_back(entity: str, now: EntityState, then: EntityState, *, event_time: int, row_id: int) -> list[Delta]:
-    """New deltas that bring an entity from the state `now` back to the state `then`; none if they are equal.
+    """New deltas that bring an entity from the state `now` back to the state `then`; none if the states are equal.
 
-    The first stands at (event_time, row_id); a second, needed only where the vector's length changed, at the next row
-    id. A component that was not seen then becomes null.
+    The first delta is at (event_time, row_id). A second one, at the next row id, is needed only if the length of the
+    vector has changed. A component that was unseen in `then` becomes null.
     """
     if (now.status, now.vector, now.seen) == (then.status, then.vector, then.seen):
         return []
