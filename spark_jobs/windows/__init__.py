@@ -4,12 +4,12 @@
     session_windows    rows not further apart than a gap, closed         [first time, last time]
     hopping_windows    on a grid, half open, overlapping                 [k*advance, k*advance + size)
     tumbling_windows   on a grid, half open, each row in one             [k*size, (k+1)*size), or a calendar's periods
-    adaptive_windows   as long as the rate of rows asks, cut by triggers
+    adaptive_windows   of a length that follows the rate of rows, cut by triggers
 
-`skipped_rows` gives the rows that a call leaves out, `skipped_counts` how many there are. Aggregates are values
-(`count()`, `sum_("column")`, …); a subclass of `Monoid` is one of your own. A call over numbers and times lets its
-session end Arrow batches by rows alone, unless the session has set `spark.sql.execution.arrow.maxBytesPerBatch` itself:
-see `batches`.
+`skipped_rows` returns the rows that a call leaves out, `skipped_counts` their numbers. Aggregates are values
+(`count()`, `sum_("column")`, …); for an aggregate of your own, subclass `Monoid`. A call over numbers and times makes
+its session cut Arrow batches by rows alone, unless the session has set `spark.sql.execution.arrow.maxBytesPerBatch`
+itself: see `batches`.
 """
 
 from spark_jobs.kernels.windows import (

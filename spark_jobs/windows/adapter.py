@@ -1,7 +1,7 @@
-"""From a DataFrame to windows: one shuffle by key, then workers that sort and make windows, see `worker`.
+"""The way from a DataFrame to windows: one shuffle by key, then workers that sort rows and make windows (`worker`).
 
-Only the columns that are needed travel. The DataFrame is touched by names and SQL expressions alone, so that classic
-Spark and Spark Connect take the same code.
+Only the needed columns are shuffled. The code uses a DataFrame only by names and SQL expressions, so that it works for
+classic Spark and for Spark Connect.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class WindowCall:
     arrival: str | None
     stream: list[str]
     also_read: list[str]
-    """Columns that the windows themselves read, beside key and time."""
+    """The columns that the windows themselves read, besides key and time."""
     running: Running
 
     @classmethod
@@ -71,7 +71,7 @@ class WindowCall:
         taken: Sequence[str] = ("window_start", "window_end"),
         also_read: Sequence[str] = (),
     ) -> WindowCall:
-        """Check what every kind takes; raises ParameterError that names the first wrong parameter."""
+        """Check the parameters of every kind. Raises ParameterError, which names the first wrong parameter."""
         frame = Frame.of(df)
         keys = frame.columns("key", key)
         time_type = frame.time(time)
@@ -114,7 +114,7 @@ class WindowCall:
         return self._apply(kind, NewWindows(windows, self.running.metrics is not None), fields, over)
 
     def skipped(self, kind: Kind) -> DataFrame:
-        """The rows, and the pairs of a row and a window, that do not count in windows of this kind."""
+        """The rows that do not count in windows of this kind, and the pairs of a row and a window that don't."""
         fields = [StructField(name, self.frame.types[name]) for name in self._needed()]
         fields += [StructField(name, self._bound()) for name in ("window_start", "window_end")]
         fields += [StructField("reason", StringType(), nullable=False)]
@@ -153,13 +153,13 @@ class WindowCall:
         return spread(able, kind, hashed=self._hash(), time=time, rows_a_slice=self.running.rows_a_slice)
 
     def _apply(self, kind: Kind, task: Task, fields: list[StructField], over: Spread | None = None) -> DataFrame:
-        """`task` over the needed columns, all rows of a key, or of a slice of it, together."""
+        """The result of `task` over the needed columns; all rows of a key, or of a slice, are in one partition."""
         rows, needed = self.frame.df, self._needed()
         count_rows_alone(rows.sparkSession, [self.frame.types[name] for name in needed if name not in self.key])
         # named c0, c1, …: mapInArrow takes no names with dots
         chosen = [f"{quoted(name)} AS c{place}" for place, name in enumerate(needed)]
         if self.grace is not None:
-            # before slices: copies in a halo arrive once
+            # before slices are made, so that a row copied into several slices arrives only once
             rows = self._arrivals(kind.null_values).stream_times(rows, STREAM_TIME)
             chosen.append(STREAM_TIME)
             needed = [*needed, STREAM_TIME]
@@ -180,7 +180,7 @@ class WindowCall:
         return self._observed(made, [field.name for field in fields]) if told else made
 
     def _observed(self, made: DataFrame, outputs: list[str]) -> DataFrame:
-        """The windows alone; what workers tell about themselves goes to the observation."""
+        """The windows without the metrics of the workers, which the observation receives."""
         assert self.running.metrics is not None
         observed = made.observe(self.running.metrics, *metric_totals(made))
         return observed.where(f"{metric_column(METRICS[0])} IS NULL").select(*map(quoted, outputs))
@@ -196,6 +196,6 @@ class WindowCall:
 
 
 def metric_totals(made: DataFrame) -> list[Column]:
-    """The METRICS of all workers: sums, and the greatest peak."""
+    """The METRICS of all workers, as columns: sums, and the greatest peak."""
     folds = {name: "max" if name == "peak_bytes" else "sum" for name in METRICS}
     return [column(made, f"coalesce({fold}({metric_column(name)}), 0L)").alias(name) for name, fold in folds.items()]

@@ -34,28 +34,29 @@ _TAKEN = ("window_start", "window_end", "window_id", "delta_ids", "stats", "trig
 
 
 def at_time() -> Trigger:
-    """Close a window when its duration is over."""
+    """The trigger that closes a window when its duration is over."""
     return Trigger("time")
 
 
 def at_count(rows: int) -> Trigger:
-    """Close a window that holds `rows` rows, 1 or more."""
+    """The trigger that closes a window once it has `rows` rows, 1 or more."""
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
         raise refuse("triggers", expected="at_count: 1 row or more", found=rows, value=rows)
     return Trigger("count", rows)
 
 
 def at_size(size_bytes: int) -> Trigger:
-    """Close a window that holds `size_bytes` bytes of rows, 1 or more."""
+    """The trigger that closes a window once its rows have `size_bytes` bytes, 1 or more."""
     if isinstance(size_bytes, bool) or not isinstance(size_bytes, int) or size_bytes < 1:
         raise refuse("triggers", expected="at_size: 1 byte or more", found=size_bytes, value=size_bytes)
     return Trigger("size", size_bytes)
 
 
 def at_rate_change(share: float) -> Trigger:
-    """Close a window when the mean of the last 5 rates differs by more than this share from that of the 10 before.
+    """The trigger that closes a window when the rate changes by more than `share`.
 
-    Rates are rows a second (integer times: a tick) at each row of the cell; ten rates are needed.
+    It compares the mean of the last 5 rates with that of the 10 before. Rates are rows per second (for integer times:
+    per tick) at each row of the cell; ten rates are needed.
     """
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not share > 0:
         raise refuse("triggers", expected="at_rate_change: a share above 0", found=share, value=share)
@@ -63,7 +64,7 @@ def at_rate_change(share: float) -> Trigger:
 
 
 def at_memory_pressure(share: float = 0.95) -> Trigger:
-    """Close a window whose rows hold this share (above 0, at most 1) of `memory_max_bytes`."""
+    """The trigger that closes a window once its rows take a share (above 0, at most 1) of `memory_max_bytes`."""
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
         raise refuse("triggers", expected="at_memory_pressure: above 0, at most 1", found=share, value=share)
     return Trigger("memory_pressure", float(share))
@@ -92,31 +93,32 @@ def adaptive_windows(
 ) -> DataFrame:
     """Windows that last `target_batch_size / rate`, within limits, or until a trigger fires: a function of the rows.
 
-    Rates and windows start afresh at every cell `[n*reset, (n+1)*reset)` of a key and never cross one. The exact rules
-    are in `spark_jobs.kernels.windows.adaptive`.
+    Rates and windows start anew at every cell `[n*reset, (n+1)*reset)` of a key, and no window crosses its end. The
+    exact rules are in `spark_jobs.kernels.windows.adaptive`.
 
     Args:
-        delta: the column with a row's id, which breaks ties of time. Rows of one cell with one id are one delta, which
-            counts at the first of their times (of one time: at the least of what the rows hold).
+        delta: the column with the id of a row, which breaks ties of time. Rows of one cell with the same id are one
+            delta, which counts at the first of their times (if they have the same time, the row with the least values).
         aggregates: further columns, as in `sliding_windows`; none by default.
-        vector: the column that says what a row changes; `stats.vectors_affected` counts the different ones.
-        size_bytes: the integer column with a row's size; None: 0, and no trigger may ask for sizes.
-        min_duration, max_duration, reset: 10 ms, 5 s and one UTC day for timestamps; to be given for integers.
-        triggers: asked in this order; None: time, `at_count(target_batch_size)` and, with sizes, memory pressure.
-        memory_max_bytes: what a worker may hold, and what `at_memory_pressure` is a share of.
-        grace: a row counts iff its cell ends after the stream time at its arrival less `grace`.
+        vector: the column with the name of the vector that a row changes; `stats.vectors_affected` counts the different
+            ones.
+        size_bytes: the integer column with the size of a row; None: sizes are 0, and no trigger may use sizes.
+        min_duration, max_duration, reset: 10 ms, 5 s and one UTC day for timestamps; must be given for integers.
+        triggers: tested in this order; None: time, `at_count(target_batch_size)` and, with sizes, memory pressure.
+        memory_max_bytes: the greatest memory of a worker, of which `at_memory_pressure` is a share.
+        grace: a row counts if its cell ends after the stream time at its arrival less `grace`, else it is late.
 
     Other arguments: see `sliding_windows`.
 
     Returns:
-        One row a window: key columns, `window_start` (the first row's time), `window_end` (the instant of closing),
-        `window_id` (unique within a key), `delta_ids` in order, `stats` (`delta_count`, `vectors_affected`,
+        One row per window: key columns, `window_start` (the time of the first row), `window_end` (the instant of
+        closing), `window_id` (unique within a key), `delta_ids` in order, `stats` (`delta_count`, `vectors_affected`,
         `total_bytes`, `avg_delta_size`, `duration` in ticks), `trigger` (time, count, size, rate_change,
-        memory_pressure, or reset where the cell ended), aggregates.
+        memory_pressure, or reset if the cell ended), aggregates.
 
     Raises:
-        ParameterError: a parameter is outside of the above; no job has been started. IntegerOverflow, from the action:
-            the bytes of a window pass int64.
+        ParameterError: a parameter is not as described above; no job has been started. IntegerOverflow, from the
+            action: the bytes of a window exceed int64.
     """
     call, kind = adaptive_plan(
         df, key=key, time=time, delta=delta, aggregates=aggregates, vector=vector, size_bytes=size_bytes,
@@ -143,7 +145,7 @@ def adaptive_plan(
     memory_max_bytes: int = DEFAULT_MEMORY_BYTES,
     **shared: Any,
 ) -> tuple[WindowCall, Adaptive]:
-    """The checked parameters of `adaptive_windows`; `shared` are those of every kind, see `WindowCall.checked`."""
+    """The checked parameters of `adaptive_windows`; `shared` are those of all kinds, see `WindowCall.checked`."""
     deltas = Deltas(delta, vector, size_bytes)
     frame = Frame.of(df)
     for parameter, name in (("delta", delta), ("vector", vector), ("size_bytes", size_bytes)):

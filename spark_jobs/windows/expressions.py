@@ -1,4 +1,4 @@
-"""SQL texts that classic Spark and Spark Connect take alike."""
+"""SQL texts that work both for classic Spark and for Spark Connect."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .parameters import is_integer
 
 
 def quoted(name: str) -> str:
-    """A column name as SQL takes it, whatever characters it holds."""
+    """A column name as SQL, quoted, so that it may have any characters."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def ticks_of(time: str, kind: DataType) -> str:
-    """A time column as a bigint of ticks."""
+    """SQL for a time column as a bigint of ticks."""
     if is_integer(kind):
         return f"CAST({quoted(time)} AS BIGINT)"
     if isinstance(kind, TimestampType):
@@ -23,12 +23,12 @@ def ticks_of(time: str, kind: DataType) -> str:
 
 
 def whole(number: int) -> str:
-    """A bigint; the least one can't be written as a number."""
+    """SQL for a bigint; the least one can't be written as a literal."""
     return f"{number}L" if number > -(2**63) else f"(-{2**63 - 1}L - 1L)"
 
 
 def column(df: DataFrame, sql: str) -> Column:
-    """SQL over the columns of a DataFrame, as the kind of Spark takes it that the DataFrame is of."""
+    """SQL over the columns of a DataFrame, as a column of its kind of Spark: classic or Connect."""
     if type(df).__module__.startswith("pyspark.sql.connect"):
         from pyspark.sql.connect.functions import expr
     else:

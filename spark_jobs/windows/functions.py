@@ -17,9 +17,9 @@ from .parameters import DEFAULT_MEMORY_BYTES, DEFAULT_ROWS_A_SLICE, Duration, ca
 Columns = str | Sequence[str]
 Planned = tuple[WindowCall, Kind]
 REASONS = ("null_key", "null_time", "null_value", "negative_time", "late", "late_row", "repeated_id")
-"""Why something does not count, see `skipped_rows`."""
+"""The reasons for which a row does not count, see `skipped_rows`."""
 _MOST_WINDOWS_A_ROW = 1_000_000
-"""More no worker holds, not even of one row."""
+"""The greatest number of windows of a row: no worker could keep more in memory."""
 
 
 def sliding_windows(
@@ -39,42 +39,44 @@ def sliding_windows(
 ) -> DataFrame:
     """Exact sliding windows, as KIP-450 defines them: set by the rows themselves, both bounds inclusive.
 
-    Per key: for each row at t the window `[t-size, t]`, and `[t+1, t+1+size]` if a row lies in it; one a start.
+    Per key: for each row at t the window `[t-size, t]`, and `[t+1, t+1+size]` if it contains a row; one window per
+    start.
 
         size 10, rows at 103 107 112 119:
         [93,103] [97,107] [102,112] [104,114] [108,118] [109,119] [113,123]
 
-    The result depends on the multiset of rows alone, floats to the last bit. A row counts nowhere if its key, its time
-    or any column that an aggregate reads is null.
+    The result depends only on the multiset of rows, floats to the last bit. A row counts in no window if its key, its
+    time or any column that an aggregate reads is null.
 
     Args:
-        key: column name(s); windows are made for each key by itself.
+        key: column name(s); each key has its own windows.
         time: an integer or timestamp column; one unit of its resolution is the tick (timestamps: 1 µs).
-        size: greatest distance of two rows of one window, 0 or more: ticks, or a timedelta for timestamps.
+        size: the greatest distance of two rows of a window, 0 or more: ticks, or a timedelta for timestamps.
         aggregates: output column name to aggregate, e.g. `{"n": count(), "total": sum_("value")}`.
-        grace: a row counts for a window iff the window's end is at or after the stream time at its arrival less
-            `grace`. Stream time is the greatest time among the rows that arrived up to then. None: no row is late.
-        arrival: the column that orders arrivals; rows of one arrival arrive together, those without one first. It also
-            breaks ties of time for `first` and `last` (else the greater value is later).
-        stream: column(s) whose rows share one stream time; None: the whole DataFrame, all keys together. Its arrivals
-            are cut into ranges that tasks order apart, exactly, where they are numbers, dates or timestamps and
-            `rows_a_slice` is given; else one task orders all rows, which a OneTaskWarning says.
+        grace: a row counts for a window if the end of the window is at or after the stream time at the row's arrival
+            less `grace`; else it is late for it. The stream time is the greatest time among the rows that have arrived
+            so far. None: no row is late.
+        arrival: the column that orders arrivals. Rows with the same value arrive together, those without one first. It
+            also breaks ties of time for `first` and `last` (without it, the greater value is later).
+        stream: column(s) whose rows share one stream time; None: the whole DataFrame, all keys together. Then arrivals
+            are cut into ranges, which separate tasks order with the same result. That takes arrivals that are numbers,
+            dates or timestamps, and `rows_a_slice`. Otherwise one task orders all rows, with a OneTaskWarning.
         clip_at_zero: times start at 0, as in Kafka: rows at t <= size share `[0, size]` as their left window, and rows
-            before 0 count nowhere. None: yes for an integer time, no for a timestamp.
-        rows_a_slice: about how many rows a task is given; a key with more is cut by time into slices that are worked on
-            apart, exactly. Rows are counted in a sample of them, by jobs that run at once. None: no sample, as many
-            tasks as Spark's shuffle has, and all rows of a key in one of them.
-        memory_max_bytes: what a worker may hold, 1 MiB or more, beside Python itself and the rows of one open window.
-            Beyond it, sorted rows wait on the worker's disk.
-        metrics: an observation that gets `rows`, `flushed_runs`, `flushed_bytes` (all workers together) and
+            before 0 count in no window. None: yes for an integer time, no for a timestamp.
+        rows_a_slice: the approximate number of rows of a task. A key with more rows is cut by time into slices, which
+            separate tasks process with the same result. Rows are counted in a sample, by jobs that run at once. None:
+            no sample; Spark's shuffle sets the number of tasks, and all rows of a key are in one task.
+        memory_max_bytes: the greatest memory of a worker, 1 MiB or more, besides Python itself and the rows of one open
+            window. Beyond it, sorted rows are written to the worker's disk.
+        metrics: an observation that gets `rows`, `flushed_runs`, `flushed_bytes` (of all workers together) and
             `peak_bytes` (of one worker) of the first action on the result.
 
     Returns:
-        One row a window: key columns, `window_start`, `window_end` (both inclusive; int64 or the time's own type),
-        aggregates. No order is promised.
+        One row per window: key columns, `window_start`, `window_end` (both inclusive; int64 or the type of the time),
+        aggregates. The rows are in no particular order.
 
     Raises:
-        ParameterError: a parameter is outside of the above; no job has been started.
+        ParameterError: a parameter is not as described above; no job has been started.
     """
     shared = _shared(key, time, aggregates, grace, arrival, stream, rows_a_slice, memory_max_bytes, metrics)
     call, kind = _sliding(df, size=size, clip_at_zero=clip_at_zero, **shared)
@@ -95,14 +97,15 @@ def session_windows(
     memory_max_bytes: int = DEFAULT_MEMORY_BYTES,
     metrics: Observation | None = None,
 ) -> DataFrame:
-    """Sessions: the rows of a key, cut where the distance to the one before is greater than `gap`.
+    """Sessions: the rows of a key, cut where the distance to the row before is greater than `gap`.
 
-    `window_start` and `window_end` are the first and last time, both inclusive. Nulls in a column that an aggregate
-    reads are passed over by that aggregate alone; a row with a null key or time is in no session.
+    `window_start` and `window_end` are the first and the last time, both inclusive. An aggregate skips nulls in the
+    column that it reads; the row still counts in the session. A row with a null key or time is in no session.
 
     Args:
-        gap: greatest distance of neighbours, above 0: ticks, or a timedelta for timestamps.
-        grace: a row at t is in a session iff `t + gap` is at or after the stream time at its arrival less `grace`.
+        gap: the greatest distance of neighbours, above 0: ticks, or a timedelta for timestamps.
+        grace: a row at t is in a session if `t + gap` is at or after the stream time at its arrival less `grace`, else
+            it is late.
 
     Other arguments, result and errors: see `sliding_windows`.
     """
@@ -129,14 +132,15 @@ def hopping_windows(
 ) -> DataFrame:
     """Hopping windows `[k*advance + offset, k*advance + offset + size)` for every integer k, half open.
 
-    A window is there iff a row counts in it. Nulls as in `session_windows`.
+    Only windows in which a row counts are in the result. Nulls are treated as in `session_windows`.
 
     Args:
-        size: length of a window, above 0: ticks, or a timedelta for timestamps.
-        advance: distance of two starts, above 0 and at most `size` (there would be gaps between windows); at least a
-            millionth of it.
+        size: the length of a window, above 0: ticks, or a timedelta for timestamps.
+        advance: the distance of two starts, above 0; at most `size` (else there would be gaps between windows), and at
+            least a millionth of it.
         offset: shifts all starts; timestamps count from 1970-01-01.
-        grace: a row counts for a window iff the window's end is after the stream time at its arrival less `grace`.
+        grace: a row counts for a window if the end of the window is after the stream time at the row's arrival less
+            `grace`; else it is late for it.
 
     Other arguments, result and errors: see `sliding_windows`.
     """
@@ -161,12 +165,12 @@ def tumbling_windows(
     memory_max_bytes: int = DEFAULT_MEMORY_BYTES,
     metrics: Observation | None = None,
 ) -> DataFrame:
-    """Tumbling windows `[k*size + offset, (k+1)*size + offset)`: hopping ones with an advance of `size`.
+    """Tumbling windows `[k*size + offset, (k+1)*size + offset)`: hopping windows with an advance of `size`.
 
     Args:
         size: as in `hopping_windows`, or a period of the calendar for timestamps: `"1 day"`, `"2 weeks"`, `"1 month"`,
             `"1 quarter"`, `"1 year"`, from local midnight to local midnight of `zone`.
-        offset: not with a period of the calendar.
+        offset: as in `hopping_windows`; must be 0 with a period of the calendar.
         zone: an IANA time zone such as `"America/New_York"`, with a period of the calendar only; None: UTC.
 
     Other arguments, result and errors: see `sliding_windows`.
@@ -187,7 +191,7 @@ def _shared(
     memory_max_bytes: int,
     metrics: Observation | None,
 ) -> dict[str, Any]:
-    """The parameters that every kind takes, by name."""
+    """The parameters that all kinds have, by name."""
     return dict(locals())
 
 
@@ -208,7 +212,7 @@ def skipped_rows(df: DataFrame, kind: str, **parameters: Any) -> DataFrame:
         counts in its place, is a `repeated_id` (no bounds).
 
     Raises:
-        ParameterError: as the kind's function, or for an unknown kind.
+        ParameterError: as for the function of the kind, or for an unknown kind.
     """
     if kind == "adaptive":
         call, adaptive = adaptive_plan(df, **parameters)

@@ -22,7 +22,7 @@ _SHARE = 0.01
 _FEWEST_SAMPLED = 1000
 """The least number of rows of a hot key in a sample, for a fair estimate of its times."""
 _MOST_KEYS = 32
-"""With more hot keys than this, keys alone spread the work."""
+"""The greatest number of hot keys that are cut into slices: with more, keys alone spread the work."""
 _BROKEN_SHARE = 8
 """Breaks are looked for in the first eighth of each cell."""
 _LONGEST = 2**62
@@ -61,28 +61,29 @@ class Spread:
         return rows.selectExpr("*", f"{slices_sql(self.hot, halo, hashed, *times)} AS {SLICE_COLUMN}")
 
     def together(self, rows: DataFrame, hashed: str) -> DataFrame:
-        """All rows of a key, or of a slice of it, in one partition; `hashed` is SQL of the key's hash."""
+        """The rows, with all rows of a key, or of a slice, in one partition; `hashed` is SQL for the key's hash."""
         return rows.repartitionById(self.tasks, column(rows, self.task_sql(hashed)))
 
 
 def key_hash(names: Iterable[str]) -> str:
-    """SQL: a key as one number, given the quoted names of its columns."""
+    """SQL for a key as one number, given the quoted names of its columns."""
     return f"xxhash64({', '.join(names)})"
 
 
 def sampled_share(rows_a_slice: int) -> float:
-    """Of all rows, how many are in a sample that finds what passes `rows_a_slice`."""
+    """The share of all rows in a sample that is large enough to find keys with more than `rows_a_slice` rows."""
     return min(max(_SHARE, _FEWEST_SAMPLED / rows_a_slice), 1.0)
 
 
 def spread(keyed: DataFrame, kind: Kind, *, hashed: str, time: str, rows_a_slice: int) -> Spread:
-    """Count rows and look for keys with more than `rows_a_slice` in a sample; for sessions also look for their breaks,
-    in all rows.
+    """The spread of rows over tasks. Counts rows, and finds keys with more than `rows_a_slice` rows, in a sample.
+
+    For sessions, it also finds the breaks of those keys, in all rows.
 
     Args:
         keyed: rows that all have a key and a time.
-        hashed, time: SQL of the key as one number and of the time in ticks.
-        rows_a_slice: about how many rows a task is given.
+        hashed, time: SQL for the key as one number, and for the time in ticks.
+        rows_a_slice: the approximate number of rows of a task.
     """
     rows = keyed.selectExpr(f"{hashed} AS h", f"{time} AS t")
     share = sampled_share(rows_a_slice)
@@ -117,8 +118,10 @@ def _at_breaks(rows: DataFrame, hot: tuple[HotKey, ...], gap: int) -> tuple[HotK
 
 
 def _beginnings(hot: tuple[HotKey, ...]) -> str:
-    """SQL: the slice that may begin near a row; null for none. All rows of a key from a cell's start to some later
-    time have the same: two of them with none in between are neighbours."""
+    """SQL for the slice that may begin near a row; null for none.
+
+    All rows of a key from the start of a cell up to some later time have the same slice. So two of them without one in
+    between are neighbours."""
     cases = []
     for key in hot:
         near = max(key.length // _BROKEN_SHARE, 1)
@@ -126,16 +129,16 @@ def _beginnings(hot: tuple[HotKey, ...]) -> str:
         offset = f"t - {whole(key.low)}"
         early = f"({offset}) % {whole(key.length)} < {whole(near)}"
         number = f"{key.number * SLICES}L + ({offset}) div {whole(key.length)}"
-        # nested: the difference is only taken where it can't overflow
+        # nested, so that the difference is computed only if it can't overflow
         cases.append(f"WHEN {whole(key.hashed)} THEN CASE WHEN {within} THEN CASE WHEN {early} THEN {number} END END")
     return f"CASE h {' '.join(cases)} END"
 
 
 def slices_sql(hot: tuple[HotKey, ...], halo: Halo | None, hashed: str, *times: str) -> str:
-    """SQL: the slices of a row, one row for each, given its key as one number and the times in ticks at which it may
-    count; `halo`: see `slices.copied`.
+    """SQL for the slices of a row, one row per slice.
 
-    A row without a time, which can't count, is in the first slice of its key.
+    `hashed` is SQL for its key as one number, `times` for the times in ticks at which it may count; for `halo`, see
+    `slices.copied`. A row without a time, which can't count, is in the first slice of its key.
     """
     if halo is None:
         return _case(hot, hashed, lambda key: _slice_at_breaks(key, times[0]), "0L")
@@ -155,13 +158,13 @@ def _case(hot: tuple[HotKey, ...], hashed: str, of_key: Callable[[HotKey], str],
 
 
 def _slice_over(key: HotKey, time: str) -> str:
-    """SQL: the slice whose cell is over a time."""
+    """SQL for the slice in whose cell a time is."""
     return f"{key.number * SLICES}L + ({_clamped(time, key.low, key.top)} - {whole(key.low)}) div {whole(key.length)}"
 
 
 def _slices_within(key: HotKey, time: str, before: int, after: int) -> str:
-    """SQL: the slices in which the windows start that a row bears on."""
-    # clamped before the halo is taken away or added, so that nothing overflows
+    """SQL for the slices in which those windows start that depend on a row."""
+    # clamped before the halo is subtracted or added, so that no sum overflows
     low, high = min(key.low + before, _GREATEST), min(key.top + before, _GREATEST)
     first = f"({_clamped(time, low, high)} - {whole(before)} - {whole(key.low)})"
     low, high = max(key.low - after, _LEAST), max(key.top - after, _LEAST)
@@ -171,12 +174,12 @@ def _slices_within(key: HotKey, time: str, before: int, after: int) -> str:
 
 
 def _clamped(time: str, low: int, high: int) -> str:
-    """SQL: a time within these bounds; the lower one for null."""
+    """SQL for a time, limited to these bounds; the lower one for null."""
     return f"least(greatest({time}, {whole(low)}), {whole(high)})"
 
 
 def _slice_at_breaks(key: HotKey, time: str) -> str:
-    """SQL: the number of breaks up to a row's time."""
+    """SQL for the slice of a row: the number of breaks up to its time, counted from the first slice of the key."""
     assert key.breaks is not None
     clamped = _clamped(time, key.low, key.top)
     cell = f"CAST(({clamped} - {whole(key.low)}) div {whole(key.length)} AS INT) + 1"

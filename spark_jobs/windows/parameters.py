@@ -1,4 +1,4 @@
-"""Checks of the parameters that all window functions share: everything wrong is named before a job starts."""
+"""Checks of the parameters that all window functions share: a wrong one is refused before a job starts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Duration = int | timedelta
 
 
 DEFAULT_ROWS_A_SLICE = 1 << 19
-"""Half a million rows are about a second of one task: fewer are not worth a task of their own."""
+"""The default number of rows per slice: half a million rows take a task about a second; fewer are not worth a task."""
 DEFAULT_MEMORY_BYTES = 100 * 2**20
 LEAST_MEMORY_BYTES = 2**20
 
@@ -62,7 +62,7 @@ class Running:
                 found=memory_max_bytes,
                 value=memory_max_bytes,
             )
-        # by its type, classic or Connect: an observation's properties wait for a result
+        # checked by the name of its type, classic or Connect: to read its properties would wait for a result
         if metrics is not None and type(metrics).__name__ != "Observation":
             raise refuse("metrics", expected="a pyspark.sql.Observation", found=type(metrics).__name__)
         return cls(rows_a_slice, memory_max_bytes, metrics)
@@ -86,14 +86,14 @@ def refuse(parameter: str, *, expected: str, found: Any, next_step: str = "", **
 
 @dataclass(frozen=True)
 class Frame:
-    """A DataFrame whose columns are known by name and type."""
+    """A DataFrame with the types of its columns by name; its methods check columns that parameters name."""
 
     df: DataFrame
     types: dict[str, DataType]
 
     @classmethod
     def of(cls, df: Any) -> Frame:
-        """Look at a DataFrame's schema (the analyser runs, no job does)."""
+        """Read the schema of a DataFrame: this runs the analyser, but no job."""
         if not isinstance(df, DataFrame):
             raise refuse("df", expected="a Spark DataFrame", found=type(df).__name__)
         names = [field.name for field in df.schema]
@@ -111,7 +111,7 @@ class Frame:
         return self.types[name]
 
     def columns(self, parameter: str, names: Any) -> list[str]:
-        """One column name or several, each of a type that rows can be grouped by."""
+        """The names of one or several columns, each of a type by which rows can be grouped."""
         listed = [names] if isinstance(names, str) else names
         if not isinstance(listed, Sequence) or not listed:
             raise refuse(parameter, expected="one column name or several", found=names)
@@ -138,7 +138,7 @@ class Frame:
         return kind
 
     def aggregates(self, aggregates: Any, taken: Iterable[str], *, needed: bool) -> dict[str, pa.DataType]:
-        """The output type of each aggregate; names that Spark could not tell apart are refused."""
+        """The output type of each aggregate. Names that are equal to Spark, ignoring case, are refused."""
         if not isinstance(aggregates, Mapping) or (needed and not aggregates):
             raise refuse("aggregates", expected='{"name": aggregate, …}, at least one', found=aggregates)
         names = {name.lower() for name in taken}
@@ -180,7 +180,7 @@ def is_integer(time: DataType) -> bool:
 
 
 def ticks(parameter: str, length: Any, time: DataType, *, least: int | None) -> int:
-    """A length of time in ticks; `least` is the smallest that is accepted (None: any)."""
+    """A length of time in ticks; `least` is the smallest number that is accepted (None: any)."""
     if isinstance(length, timedelta):
         if is_integer(time):
             raise refuse(

@@ -1,4 +1,4 @@
-"""Sorted runs on a worker's local disk."""
+"""Sorted runs on the local disk of a worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 
 class RunFiles:
-    """A `RunStore` in a folder of its own, which is gone afterwards; one Arrow file a run.
+    """A `RunStore` in a folder of its own, which is removed at the end; it has one Arrow file per run.
 
     The folder is in the first of Spark's local folders, which Spark clears if a worker dies.
     """
@@ -29,7 +29,7 @@ class RunFiles:
             self._folder.cleanup()
 
     def save(self, chunks: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Write the chunks to a file; the iterator reads it part by part."""
+        """Write the chunks to a file. The returned iterator reads it part by part, once."""
         if self._folder is None:
             local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
             self._folder = tempfile.TemporaryDirectory(

@@ -1,9 +1,9 @@
 """The stream time of each row: the greatest time among the rows that arrived up to then.
 
-Rows that share a stream (`stream`) are ordered together, in one task a stream. Where the whole DataFrame is one stream
-and has more rows than a task is given, arrivals are cut into ranges, by a sample of them: tasks find the running
-maximum of a range each, to which the greatest time of all ranges before is added. Where ranges are cut changes no
-stream time, as rows of one arrival are in one range.
+Rows that share a stream (`stream`) are ordered together, with one task per stream. If the whole DataFrame is one stream
+and has more rows than a task should have, arrivals are cut into ranges, by a sample of them. Each task computes the
+running maximum in a range; the result is combined with the greatest time of all ranges before. The places of the cuts
+do not change any stream time, as rows with the same arrival are in the same range.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Arrivals:
         )
 
     def _before(self, ranged: DataFrame, n_ranges: int) -> DataFrame:
-        """Per range the greatest time of all ranges before it."""
+        """Per range, the greatest time of all ranges before it."""
         greatest = ranged.selectExpr(_RANGE, f"{self.counted} AS t").groupBy(_RANGE).agg({"t": "max"})
         held = greatest.selectExpr(f"collect_list(struct({_RANGE} AS at, `max(t)` AS t)) AS held")
         earlier = "array_max(transform(filter(held, each -> each.at < number), each -> each.t))"
@@ -71,7 +71,7 @@ class Arrivals:
         return held.selectExpr(f"posexplode(transform({numbers}, number -> {earlier})) AS ({_RANGE}, {_BEFORE})")
 
     def _bounds(self, rows: DataFrame) -> list[str]:
-        """SQL of ascending arrivals, as numbers, at which ranges begin; none where one task is enough, or has to be."""
+        """SQL for the arrivals, as ascending numbers, at which ranges begin; empty if there is to be only one task."""
         number = self._number()
         if self.rows_a_slice is None or number is None:
             self._warn()
@@ -87,7 +87,7 @@ class Arrivals:
         return [_literal(bound) for bound in sorted(bound for bound in chosen if math.isfinite(bound))]
 
     def _number(self) -> str | None:
-        """SQL of a number that orders as arrivals do; None for a type that has none."""
+        """SQL for a number by which arrivals are ordered; None if their type has no such number."""
         if is_integer(self.kind) or isinstance(self.kind, (TimestampType, TimestampNTZType)):
             return ticks_of(self.column, self.kind)
         if isinstance(self.kind, DateType):
@@ -97,7 +97,7 @@ class Arrivals:
         return None
 
     def _range(self, bounds: list[str]) -> str:
-        """SQL: the number of bounds up to a row's arrival; rows without one come first."""
+        """SQL for the range of a row: the number of bounds up to its arrival, 0 for a row without one."""
         number = self._number()
 
         def between(low: int, high: int) -> str:

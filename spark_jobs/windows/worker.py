@@ -56,9 +56,9 @@ class WindowsTask:
 
     Args:
         time: the column by which rows are sorted.
-        most_columns: of a window, for counting memory.
-        required, drop_negative: which rows can't count, see `rows.able_rows`.
-        most_rows: how many rows become windows at a time; None: as many as the budget allows.
+        most_columns: the greatest number of columns of a window, by which memory is counted.
+        required, drop_negative: the conditions under which rows can't count, see `rows.able_rows`.
+        most_rows: the number of rows that become windows at a time; None: as many as the budget allows.
     """
 
     windowing: Windowing
@@ -71,7 +71,7 @@ class WindowsTask:
     most_rows: int | None = None
 
     def __call__(self, given: Iterator[Given], use: MemoryUse) -> Iterator[pa.Table]:
-        """Tables in the order (key, start); `use` is told what they take."""
+        """Tables of windows in the order (key, start); the memory that they take is counted in `use`."""
         budget = MemoryBudget(self.max_bytes, use)
         with RunFiles() as store:
             shared: Any = {"key": list(self.windowing.key), "budget": budget, "store": store}
@@ -109,17 +109,16 @@ class WindowsTask:
 
 @dataclass(frozen=True)
 class NewWindows:
-    """The task of a call on a DataFrame: windows of rows, of which none are published.
+    """The task of a call on a DataFrame: windows of rows, without any published windows.
 
-    `with_metrics`: tables have the METRICS as columns, null but in a row of their own, the last, which has nothing
-    else.
+    With `with_metrics`, tables have the METRICS as columns. They are null in windows; a last row has nothing else.
     """
 
     windows: WindowsTask
     with_metrics: bool = False
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """One row a window."""
+        """Tables with one row per window."""
         use, blank = MemoryUse(), None
 
         def given() -> Iterator[Given]:
@@ -132,14 +131,14 @@ class NewWindows:
             if windows.num_rows:
                 yield _with_metrics(windows, None) if self.with_metrics else windows
         if self.with_metrics and blank is not None:
-            # a task may have no window, but it has flushed all the same
+            # a task without any window may have flushed runs, too
             kinds = self.windows.windowing.find(blank).table(0, 0, None).schema
             no_window = pa.table([pa.nulls(1, kind) for kind in kinds.types], names=kinds.names)
             yield _with_metrics(no_window, use)
 
 
 def _with_metrics(windows: pa.Table, use: MemoryUse | None) -> pa.Table:
-    """The table with the METRICS; None: with nulls in their place."""
+    """The table with the METRICS as columns; nulls if `use` is None."""
     for name in METRICS:
         values = pa.nulls(windows.num_rows, pa.int64()) if use is None else pa.array([getattr(use, name)], pa.int64())
         windows = windows.append_column(metric_column(name), values)
@@ -159,7 +158,7 @@ class SkippedTask:
     most_columns: int
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """One row for each row, or pair of a row and a window, that does not count."""
+        """Tables with one row for each row, or pair of a row and a window, that does not count."""
         budget = MemoryBudget(self.max_bytes)
         with RunFiles() as store:
             sorter = RowSorter(key=self.inputs.key, time=self.inputs.time, budget=budget, store=store)
@@ -177,12 +176,13 @@ class SkippedTask:
 
 @dataclass(frozen=True)
 class Partition:
-    """The function for `mapInArrow`.
+    """The function for `mapInArrow`: runs a task on the batches of a partition.
 
     Args:
-        inputs: names of the columns that come.
-        outputs: names of the columns to hand back, in order.
-        grace: how far behind the stream time, which comes as STREAM_TIME, a window closes; None: no window does.
+        inputs: the names of the columns of the batches.
+        outputs: the names of the columns to return, in order.
+        grace: the ticks behind the stream time (the column STREAM_TIME) at which a window closes; None: no window
+            closes.
     """
 
     task: Task
@@ -191,7 +191,7 @@ class Partition:
     grace: int | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Arrow in, Arrow out."""
+        """The batches that the task makes of `batches`."""
         for found in self.task(self._tables(batches)):
             yield from found.select(self.outputs).to_batches(max_chunksize=_ROWS_A_BATCH)
 
@@ -206,7 +206,7 @@ class Partition:
 
 
 def _closing_times(stream_time: pa.ChunkedArray, grace: int) -> npt.NDArray[np.int64]:
-    """Stream time less the grace, saturated; a stream without any time closes nothing."""
+    """The stream times less the grace, saturated; a null stream time closes no window."""
     reached = as_ticks(stream_time)
     closing = np.where(reached < _LEAST + grace, _LEAST, reached - np.int64(grace))
     if stream_time.null_count:
