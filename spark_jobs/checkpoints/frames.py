@@ -1,8 +1,8 @@
 """Chains of many entities as a DataFrame: compaction, states of any time, and the point-in-time join.
 
 A row is a segment: a checkpoint and, in lists, the deltas after it (`kernels.deltas.packing`). A read needs, per
-entity, the segment into which its event time falls. If a change before that segment was not known yet at the visible
-time asked for, it also needs the segments before it, back to one whose checkpoint was settled at that time.
+entity, the segment into which its event time falls. If its checkpoint was not settled yet at the visible time of the
+read, it also needs the segments before it, back to one whose checkpoint was.
 """
 
 from __future__ import annotations
@@ -200,8 +200,8 @@ def compact_deltas(
     `spark_jobs/windows/README.md`.
 
     Args:
-        deltas: `entity` (text), `event_time`, `time` (at which it became visible), `row_id`, `diff` (+1, or -1 for a
-            row that is taken back), and the columns that `meaning` names. Times are integers; rows may be in any order.
+        deltas: the columns `entity` (text), `event_time`, `time` (at which a row became visible), `row_id`, `diff` (+1,
+            or -1 if it is taken back), and those that `meaning` names. Times are integers; rows may be in any order.
             If a row is known twice at one time, reads of the chains fail (`duplicate_delta`); so they do for a delta
             id, if rows declare parents.
         meaning: the mapping from rows to deltas.

@@ -98,7 +98,7 @@ def adaptive_windows(
 
     Args:
         delta: the column with the id of a row, which breaks ties of time. Rows of one cell with the same id are one
-            delta, which counts at the first of their times (if they have the same time, the row with the least values).
+            delta: the first of them in time counts, and of several at that time the one with the least values.
         aggregates: further columns, as in `sliding_windows`; none by default.
         vector: the column with the name of the vector that a row changes; `stats.vectors_affected` counts the different
             ones.

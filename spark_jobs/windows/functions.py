@@ -104,8 +104,8 @@ def session_windows(
 
     Args:
         gap: the greatest distance of neighbours, above 0: ticks, or a timedelta for timestamps.
-        grace: a row at t is in a session if `t + gap` is at or after the stream time at its arrival less `grace`, else
-            it is late.
+        grace: a row at t is late, and in no session, if `t + gap` is before the stream time at its arrival less
+            `grace`.
 
     Other arguments, result and errors: see `sliding_windows`.
     """
@@ -227,9 +227,9 @@ def skipped_counts(df: DataFrame, kind: str, **parameters: Any) -> dict[str, int
     """The numbers of rows that the windows of the same parameters leave out, by reason; parameters as `skipped_rows`.
 
     Returns:
-        The number of rows that can't count (`null_key`, `null_time`, `null_value`, `negative_time`), of pairs of a
-        late row and a window that had closed (`late`), of late rows that are in no window (`late_row`), and of rows in
-        no adaptive window because another row has their id (`repeated_id`). Every reason is listed, also with 0.
+        A number per reason, which may be 0. `null_key`, `null_time`, `null_value`, `negative_time`: rows that can't
+        count. `late`: pairs of a late row and a window that had closed. `late_row`: late rows that are in no window.
+        `repeated_id`: rows in no adaptive window, because another row has their id.
     """
     found = skipped_rows(df, kind, **parameters).groupBy("reason").count().collect()
     return dict.fromkeys(REASONS, 0) | {row["reason"]: row["count"] for row in found}

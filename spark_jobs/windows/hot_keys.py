@@ -1,7 +1,7 @@
 """The spread of the rows of a call over tasks, from a sample of the rows; see `kernels.windows.slices`.
 
-The sample gives the number of tasks, the keys that have too many rows for one task, and the SQL that cuts the rows of
-those keys by time. It decides how the work is spread, never the content of a window.
+The sample decides the number of tasks, the keys with too many rows for one task, and the SQL that cuts the rows of
+those keys by time. It decides only how the work is spread, never the content of a window.
 """
 
 from __future__ import annotations

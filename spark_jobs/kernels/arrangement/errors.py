@@ -43,7 +43,7 @@ class TimeBelowSeal(ArrangementError):
 
 
 class SeqnoMismatch(ArrangementError):
-    """The range of an append does not start at the end of the last one: an append was lost, repeated or not ours."""
+    """The range of an append does not start at the end of the last one: an append was lost, repeated or is foreign."""
 
     code = "seqno_mismatch"
 
@@ -160,7 +160,7 @@ class InvalidBatchBounds(ArrangementError):
 
 
 class NonConsecutive(ArrangementError):
-    """Only batches of adjoining intervals merge."""
+    """The two batches of a merge do not have adjoining intervals."""
 
     code = "non_consecutive"
 
@@ -175,7 +175,7 @@ class NonConsecutive(ArrangementError):
 
 
 class LevelMismatch(ArrangementError):
-    """Only batches of one compaction level merge, which is what keeps the work per update logarithmic."""
+    """The two batches of a merge differ in their level; merges within a level keep the work per update logarithmic."""
 
     code = "level_mismatch"
 
@@ -189,7 +189,7 @@ class LevelMismatch(ArrangementError):
 
 
 class SeqnoOverlap(ArrangementError):
-    """Two unsealed batches claim one sequence number."""
+    """Two unsealed batches have the same sequence number."""
 
     code = "seqno_overlap"
 
@@ -203,7 +203,7 @@ class SeqnoOverlap(ArrangementError):
 
 
 class BatchSinceBeyondSince(ArrangementError):
-    """A trace batch was compacted further than the arrangement allows."""
+    """The since of a trace batch is beyond that of the arrangement: it was compacted too far."""
 
     code = "batch_since_beyond_since"
 
@@ -217,7 +217,7 @@ class BatchSinceBeyondSince(ArrangementError):
 
 
 class BatchUpperBeyondSeal(ArrangementError):
-    """The trace reaches beyond the seal, where updates may still arrive."""
+    """The upper of a trace batch is beyond the seal, where updates may still arrive."""
 
     code = "batch_upper_beyond_seal"
 
@@ -231,7 +231,7 @@ class BatchUpperBeyondSeal(ArrangementError):
 
 
 class EmptyInterval(ArrangementError):
-    """A trace batch must cover at least one time."""
+    """The interval of a trace batch has no time."""
 
     code = "empty_interval"
 
@@ -246,7 +246,7 @@ class EmptyInterval(ArrangementError):
 
 
 class TraceNotContiguous(ArrangementError):
-    """A trace batch does not start where the one before it ends: an interval is missing or there twice."""
+    """A trace batch does not start at the end of the one before it: an interval is missing, or covered twice."""
 
     code = "trace_not_contiguous"
 
@@ -260,7 +260,7 @@ class TraceNotContiguous(ArrangementError):
 
 
 class LevelIncreases(ArrangementError):
-    """Levels must not increase from oldest to newest, or reads and merges lose their logarithmic bounds."""
+    """A trace batch has a higher level than an older one; then reads and merges lose their logarithmic bounds."""
 
     code = "level_increases"
 
@@ -274,7 +274,7 @@ class LevelIncreases(ArrangementError):
 
 
 class TimeBelowLower(ArrangementError):
-    """A trace batch holds an update from before its interval."""
+    """A trace batch has an update from before its interval."""
 
     code = "time_below_lower"
 
@@ -284,7 +284,7 @@ class TimeBelowLower(ArrangementError):
 
 
 class TimeAtOrBeyondUpper(ArrangementError):
-    """A trace batch holds an update from after its interval."""
+    """A trace batch has an update from after its interval."""
 
     code = "time_at_or_beyond_upper"
 
@@ -294,7 +294,7 @@ class TimeAtOrBeyondUpper(ArrangementError):
 
 
 class TimeBeyondSince(ArrangementError):
-    """A batch that was compacted beyond its interval holds an update that no forwarding can have produced."""
+    """A batch that was compacted beyond its interval has an update after its since, which no forwarding produces."""
 
     code = "time_beyond_since"
 
@@ -326,14 +326,14 @@ class Unsorted(_OrderError):
 
 
 class ZeroDiff(_OrderError):
-    """An update of a trace batch says nothing."""
+    """An update of a trace batch has the diff 0."""
 
     code = "zero_diff"
     rule = "diffs other than 0"
 
 
 class ReadBelowSince(ArrangementError):
-    """A definite read asked for a time whose detail may have been compacted away."""
+    """A definite read asks for a time below since, whose detail may have been compacted away."""
 
     code = "read_below_since"
 
@@ -349,7 +349,7 @@ class ReadBelowSince(ArrangementError):
 
 
 class ReadNotSealed(ArrangementError):
-    """A definite read asked for a time at which updates may still arrive."""
+    """A definite read asks for a time at or beyond the seal, at which updates may still arrive."""
 
     code = "read_not_sealed"
 

@@ -1,9 +1,9 @@
 """The arrangement's state machine: metadata in, metadata out. No data, no clock, no I/O.
 
-State: `seal` (below it no update can be added), `since` (below it times may be compacted), the unsealed batches in
-order of arrival, the trace batches in order of time, and the held reads. Every transition returns a new state and
-leaves the old one as it was, so that nothing has to be undone after a refused or abandoned step. Definition:
-Materialize persist `Arrangement`.
+A state has the `seal` (below it no update can be added) and `since` (below it times may be compacted). It also has the
+unsealed batches in order of arrival, the trace batches in order of time, and the leases. Every transition returns a new
+state and leaves the old one as it was, so a refused or abandoned step need not be undone. Definition: Materialize
+persist `Arrangement`.
 
 Invariants, kept by every transition but `force_seal` (the roll-back of a failed commit, which may move the seal back):
 
@@ -56,7 +56,7 @@ _START = Frontier.at(0)
 
 @dataclass(frozen=True, slots=True)
 class DrainRequest:
-    """Move the updates of `[lower, upper)` to the trace; `sources` are the unsealed batches that may hold any."""
+    """Move the updates of `[lower, upper)` to the trace; `sources` are the unsealed batches that may have any."""
 
     lower: Frontier
     upper: Frontier
@@ -91,7 +91,8 @@ class AdvanceRequest:
 class ArrangementState:
     """The metadata of an arrangement; see the module for the invariants.
 
-    `seqno_floor` is the end of the sequence numbers that evicted batches have used.
+    `seqno_floor` is the least sequence number that the next append may have: batches that are gone have used numbers
+    below it.
     """
 
     seal: Frontier = _START
@@ -212,7 +213,7 @@ class ArrangementState:
             raise SinceRegression(self.since, asked)
 
     def held_since(self, now: int | None = None) -> Frontier:
-        """The least time that a lease holds: since may go up to it. `[]` if no lease is left.
+        """The frontier up to which the leases let since advance: the least of their times, `[]` if no lease is left.
 
         Leases that have expired at `now` don't count; with None, all leases count.
         """
@@ -223,8 +224,8 @@ class ArrangementState:
     def allow_compaction(self, asked: Frontier, now: int | None = None) -> ArrangementState:
         """Advance since to `asked`, or as far as the leases that live at `now` (None: all of them) let it.
 
-        Logical only: no data moves. A since that a lease holds back is not refused; `since` of the result is the one
-        reached. Raises SinceRegression.
+        Logical only: no data move. If a lease keeps since back, that is no error: see `since` of the result. Raises
+        SinceRegression.
         """
         self.check_since(asked)
         held = self.held_since(now)

@@ -28,7 +28,7 @@ from spark_jobs.kernels.shares import as_written
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcOptions:
-    """The options of a garbage collection: how much to free, and which chunks to keep.
+    """The options of a garbage collection: the bytes to free, and the chunks to keep.
 
     Args:
         free_bytes: stop once at least this many bytes are freed; None = everything that is not protected.

@@ -1,7 +1,7 @@
 """Latest-at over chunks that are stored elsewhere and read a few at a time, from the newest on.
 
-A chunk that ends before a row has neither a later row nor the retraction of that row, as a retraction has the times of
-its row. So an answer at time t is final once every chunk that ends at or after t has been read. Until then the value
+A retraction has the times of its row. So a chunk that ends before a row has neither a later row nor the retraction of
+that row, and an answer at time t is final once every chunk that ends at or after t has been read. Until then the value
 may still be taken back. Therefore each answer is computed from all chunks read so far.
 """
 

@@ -1,4 +1,4 @@
-"""Queries over many chunks: latest-at and range. Nothing here changes anything.
+"""Queries over many chunks: latest-at and range. These functions change no chunk.
 
 A latest-at at `t` looks up the greatest chunk start `s <= t` in the index of its (entity, timeline, component). There
 is a row with a value at exactly that time, so the answer is at or after `s`. Only the `k` chunks that overlap `[s, t]`

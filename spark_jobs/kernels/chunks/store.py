@@ -66,11 +66,11 @@ class ChunkStore:
         return [self._catalog.stored[key] for key in self._catalog.by_first_row()]
 
     def insert(self, chunk: Chunk) -> InsertReport:
-        """Insert a chunk; see the module for what happens in which order.
+        """Insert a chunk; see the module for the steps of an insert.
 
         Raises:
             UnsortedRows: the chunk's row ids do not ascend.
-            ParameterError: it is no chunk.
+            ParameterError: the argument is no chunk.
         """
         checks.check_kind(chunk, Chunk, "what is inserted")
         if self._has_nothing_new(chunk):

@@ -1,4 +1,4 @@
-"""Counts, names, times and listings over many chunks. Nothing here changes anything."""
+"""Counts, names, times and listings over many chunks. These functions change no chunk."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def _named(catalog: Catalog, parts: list[Chunk]) -> list[Chunk]:
 def _put(catalog: Catalog, stored: StoredChunk) -> int:
     """Add a chunk under its name. A part or a merged chunk of the same name is renamed.
 
-    Callers know only the names under which chunks were inserted, so such a chunk can be renamed."""
+    That is safe, because callers use only the names under which chunks were inserted."""
     for key in catalog.keys_named(stored.chunk.id):
         catalog.rename(key, catalog.free_name(f"{stored.chunk.id}~"))
     return catalog.put(stored)

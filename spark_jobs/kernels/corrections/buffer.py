@@ -8,8 +8,8 @@
                         (far future in few, wide buckets)                                         read again next time
 
 An update is `(data, time, diff)`. *since* is the frontier to which all times are forwarded; *boundary* is the greatest
-`upper` read so far. Guarantee: `updates_before(upper)` is the consolidation of everything inserted, each time moved up
-to since, restricted to times not at or beyond `upper`, ordered by (time, data). Reading changes no later answer.
+`upper` read so far. Guarantee: `updates_before(upper)` is the consolidation of all inserted updates, with times moved
+up to since. It is restricted to times before `upper` and ordered by (time, data). A read changes no later answer.
 
 Costs, for N updates in the buffer, U of them before `upper` in K chains: an insert is O(log N) amortised per update. A
 read is O(U log K) and does not depend on updates at or beyond `upper`. Sizes are O(1). Not guaranteed: memory may not

@@ -31,8 +31,8 @@ AT_ONCE = 1 << 17
 FOLDED_AT_ONCE = 1 << 22
 """The number of deltas that are folded together, if no single question needs more.
 
-If many questions ask for an entity at visible times at which much of it was not known yet, its chain is folded from far
-back for each of them."""
+Many questions may ask for an entity at visible times at which much of it was not known yet. Then its chain is folded
+from far back for each of them."""
 
 
 def states_for(
@@ -45,8 +45,8 @@ def states_for(
 ) -> States:
     """One state per question (entity code, event time, visible time), in the order of the questions.
 
-    Per question, `segments` must have the segment of its event time and those before it, back to one whose checkpoint
-    was settled at its visible time T. An entity without such a segment is answered as absent.
+    Per question, `segments` must have the segment of its event time and the segments before it, back to one whose
+    checkpoint was settled at its visible time. The state of an entity without such a segment is absent.
     """
     answers = [
         _answer(segments, entity[i : i + AT_ONCE], event_time[i : i + AT_ONCE], known_at[i : i + AT_ONCE], transforms)

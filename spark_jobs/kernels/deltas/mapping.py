@@ -74,8 +74,8 @@ class Meaning:
 def changes_of(rows: pa.Table, entities: pa.Array, meaning: Meaning) -> Changes:
     """The rows as deltas of the `entities`.
 
-    `rows` has the columns `entity`, `event_time`, `time` (at which it became visible), `row_id`, `diff`, those that
-    `meaning` names, and `gone` (boolean) if any row may be a Delete.
+    `rows` has the columns `entity`, `event_time`, `time` (at which it became visible), `row_id`, `diff`, and those that
+    `meaning` names. If any row may be a Delete, it also has `gone` (boolean).
     """
     codes = pc.index_in(required(rows, "entity"), value_set=entities).to_numpy(zero_copy_only=False).astype(np.int64)
     none = np.zeros(0, np.int64)

@@ -7,9 +7,9 @@ mode           a row …
 `fold_diff`    is the whole state; its differences from the row before, bit for bit, are the delta; null is a value
 =============  ===========================================================================================
 
-All functions take the rows of many entities, in any order. They return a state table (`tables.py`) with every entity
-of the rows and of `prior`, which is a state table that the same function returned for other rows. `diff` names a
-column with +1 for a row that is added and -1 for a row that is taken back. If the prior state can't absorb a
+All functions take the rows of many entities, in any order. `prior` is a state table (`tables.py`) that the same
+function returned for other rows. The result is a state table with every entity of the rows and of `prior`. `diff` names
+a column with +1 for a row that is added and -1 for a row that is taken back. If the prior state can't absorb a
 retraction or a late row, the call raises RowsNeededError with the entities to fold again from all their rows.
 """
 

@@ -37,10 +37,10 @@ Array = npt.NDArray[Any]
 class Restated:
     """The result of a restatement: the segments that should stand.
 
-    `written` marks the segments that are new or changed, `closed` the published ones that no longer stand as they were,
-    and `passed` those that both frontiers have passed, which are not kept. `states` are the states of the entities
-    after all standing deltas, by the codes in `entities`. `dropped` is, per entity, the number of standing deltas that
-    both frontiers have passed: they are in none of the segments written.
+    `written` marks the segments that are new or changed. `passed` marks those that both frontiers have passed, which
+    are not kept. `closed` marks the published segments that no longer stand as they were. `states` are the states of
+    the entities after all standing deltas, by the codes in `entities`. `dropped` is, per entity, the number of standing
+    deltas that both frontiers have passed: they are in none of the segments written.
     """
 
     segments: Segments

@@ -66,7 +66,7 @@ def overflown(vectors: pa.ChunkedArray) -> Flags:
 
 
 def gains(rows: pa.Table, *, everything: bool) -> Ints:
-    """The weight of each row of an attempt in a sum over everything that is published: 1 for a live row.
+    """The weight of each row of an attempt in a sum over all published rows: 1 for a live row.
 
     A row that closes another one weighs -1, or 0 with `everything`: then the attempt writes all rows anew."""
     return np.where(are(rows["era"], LIVE), 1, 0 if everything else -1)

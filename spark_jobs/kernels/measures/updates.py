@@ -70,7 +70,7 @@ def taken_from(updates: pa.Table) -> Adds:
 
 
 def repeated_updates(tables: Iterable[pa.Table]) -> pa.Table:
-    """The updates that a batch has several times, with the same row, time and sign, and how many `times`.
+    """The updates that a batch has several times, with the same row, time and sign; `times` is their number.
 
     Args:
         tables: the columns batch, row_id, time, diff, below_horizon, some updates at a time.
