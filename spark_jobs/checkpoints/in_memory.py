@@ -224,7 +224,7 @@ def compact(
     horizon: Frontier,
     max_chain_length: int = MAX_CHAIN_LENGTH,
 ) -> tuple[Chains, Compaction]:
-    """`Chains.compact`: deltas leave a chain only where both frontiers have passed them."""
+    """`Chains.compact`: only deltas that both frontiers have passed are dropped."""
     return chains.compact(strategy, since=since, horizon=horizon, max_chain_length=max_chain_length)
 
 

@@ -160,7 +160,7 @@ def without_time(layout: StoredLayout) -> str:
 
 
 class _MergedMeanwhile(Exception):
-    """Chunks whose bounds have been read are no longer there."""
+    """Chunks whose bounds were read are no longer in the table."""
 
 
 @dataclass(frozen=True)

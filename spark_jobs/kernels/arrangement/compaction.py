@@ -49,16 +49,16 @@ class CompactionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompactionResponse:
-    """A finished merge: `merged` may take the place of the request's two batches."""
+    """A finished merge: `merged` may replace the two batches of the request."""
 
     request: CompactionRequest
     merged: TraceBatch
 
 
 def choose_pair(trace: Sequence[TraceBatch], since: Frontier) -> int | None:
-    """Index of the later batch of the pair to merge: the first of equal levels with `upper <= since`, else None.
+    """The index of the later batch of the pair to merge: the first of equal levels with `upper <= since`, else None.
 
-    The earlier batch's upper is not looked at: it is the later one's lower, so since has passed it too.
+    The upper of the earlier batch is not checked: it is the lower of the later batch, so since has passed it too.
     """
     for i in range(1, len(trace)):
         later = trace[i]

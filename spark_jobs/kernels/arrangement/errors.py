@@ -60,7 +60,7 @@ class SeqnoMismatch(ArrangementError):
 
 
 class TimeBelowTraceUpper(ArrangementError):
-    """An appended update belongs to an interval that is already in the trace; it could never be moved there."""
+    """An appended update is of an interval that is in the trace already, so it could never be moved there."""
 
     code = "time_below_trace_upper"
 
@@ -99,7 +99,7 @@ class EmptySeqnoRange(ArrangementError):
 
 
 class SealRegression(ArrangementError):
-    """A seal only advances; sealing again at the same time is accepted."""
+    """A seal is before the present one; sealing again at the same time is accepted."""
 
     code = "seal_regression"
 

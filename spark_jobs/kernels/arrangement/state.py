@@ -157,7 +157,7 @@ class ArrangementState:
         return self._with(unsealed=kept, seqno_floor=self.seqno_upper), self.evictable()
 
     def straddling(self) -> UnsealedBatch | None:
-        """The first unsealed batch with a time before `trace_upper`; once evicted, it also has one at or beyond it."""
+        """The first unsealed batch with a time before `trace_upper`; after an eviction, it also has later times."""
         upper = self.trace_upper
         return next((batch for batch in self.unsealed if not upper.admits(batch.least)), None)
 
@@ -191,7 +191,7 @@ class ArrangementState:
             raise SealRegression(self.seal, ts)
 
     def sealed(self, ts: int) -> ArrangementState:
-        """Advance the seal to `[ts]`: logical only, no data moves."""
+        """Advance the seal to `[ts]`: logical only, no data move. Raises SealRegression."""
         self.check_seal(ts)
         return self._with(seal=Frontier.at(ts))
 
@@ -224,7 +224,7 @@ class ArrangementState:
     def allow_compaction(self, asked: Frontier, now: int | None = None) -> ArrangementState:
         """Advance since to `asked`, or as far as the leases that live at `now` (None: all of them) let it.
 
-        Logical only: no data move. If a lease keeps since back, that is no error: see `since` of the result. Raises
+        Logical only: no data move. If a lease holds since back, that is no error: see `since` of the result. Raises
         SinceRegression.
         """
         self.check_since(asked)

@@ -59,7 +59,7 @@ class BatcherConfig:
 
     flush_num_rows: int | None = None
     """Flush an entity at this many pending rows; None = no limit, 0 = at every row. No limit by default: a drop is
-    finite and ends with a flush of everything."""
+    finite and ends with a flush of all entities."""
 
     flush_num_bytes: int | None = None
     """Flush an entity at this many pending bytes; None = no limit, 0 = at every row."""
@@ -68,12 +68,12 @@ class BatcherConfig:
     """A piece that is unsorted on some timeline and has this many rows or more gets no further row."""
 
     split_before_unsorting: bool = False
-    """Cut *before* the row that would unsort a piece of `max_rows_if_unsorted` rows. Without it (as the reference
-    behaves) a sorted piece grows without limit and the row that breaks its order still joins it."""
+    """Cut *before* the row that would unsort a piece of `max_rows_if_unsorted` rows or more. Without it (as in the
+    reference), a sorted piece grows without limit, and the row that breaks its order is still added to it."""
 
     keep_sparse_rows: bool = False
-    """Keep rows together that merely lack a component, and keep rows without any value. Without it (as the reference
-    behaves) rows are grouped by the datatypes of their non-null components, and a row without values is left out."""
+    """Keep rows together that only lack a component, and keep rows without any value. Without it (as in the reference),
+    rows are grouped by the datatypes of their non-null components, and a row without values is left out."""
 
     def __post_init__(self) -> None:
         """Refuse limits that are no whole number of 0 or more, and switches that are neither on nor off."""

@@ -9,7 +9,7 @@ from typing import Any
 from spark_jobs.kernels.chunks import checks
 
 ANY_DATATYPE = "any"
-"""The datatype of a cell that declares none; it equals only itself."""
+"""The datatype of a cell that declares none; it differs from all declared datatypes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ _NO_PARENT_APPLIED = int(Refusal.MISSING_PARENT)
 _OVERFLOW = int(Refusal.INT64_OVERFLOW)
 
 LEGAL = int(Refusal.NONE)
-"""The result may be stored."""
+"""The outcome of an operation whose result may be stored."""
 
 # Numba marks int64 arithmetic as never wrapping, so a check of the result is optimised away: the operands are checked.
 _LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max

@@ -70,7 +70,7 @@ class Need(IntEnum):
     SCHEDULED = 1
     """Long or old enough: the next run should compact it."""
     FORCED = 2
-    """Too long: compact before more is accepted."""
+    """Too long: it must be compacted before more deltas are accepted."""
 
 
 def needs(lengths: Array, first_time: Array, policy: CompactionPolicy, *, as_of: int) -> Array:

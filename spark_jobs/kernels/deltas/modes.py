@@ -83,7 +83,8 @@ def fold_diff(
 ) -> pa.Table:
     """The last full row per entity, in the order (event_time, row_id).
 
-    Equals folding the deltas of `history.diff_deltas`. A row ordered before its prior state changes only `delta_count`.
+    It equals a fold of the rows as deltas of mode `diff` (`mapping.py`). A row ordered before its prior state changes
+    only `delta_count`.
     """
     rows = read_rows(table, entity=entity, time=time, row_id=row_id, components=components, prior=prior, diff=diff)
     base = states_of(prior, rows.keys, list(components), rows.values.dtype)

@@ -13,7 +13,7 @@ from ..plain import Ints, numbers
 from .lists import Lists, lengths
 
 Key = tuple[int, int]
-"""Landing and drop."""
+"""The numbers of a landing and of a drop."""
 
 
 @dataclass

@@ -24,7 +24,7 @@ OVERFLOWN_BEFORE = "closed_states_with_overflown_sums"
 """Measure: the same, among the states that an attempt closes."""
 
 Components = Mapping[str, str | int]
-"""Additive components by name: the column that a row adds, or the constant."""
+"""Additive components by name: the column whose value a row adds, or a constant that every row adds."""
 
 
 def judge_states(
