@@ -16,7 +16,7 @@ from typing import Any, Literal
 from spark_jobs.aggregates import Signature
 
 AGGREGATE, FORMAT = "tidemark_aggregate", "tidemark_format"
-"""What declared objects carry: an aggregate's `Signature`, a format's name."""
+"""The attributes of declared objects: an aggregate's `Signature`, a format's name."""
 _LOADING = RLock()
 
 
@@ -59,7 +59,7 @@ class Plugin:
         return self._declared(FORMAT)
 
     def constructor(self, function: str) -> Callable[..., Any]:
-        """What makes the aggregate of this name."""
+        """The declared object that makes the aggregate of this name."""
         return self._objects(AGGREGATE)[self.aggregates()[function]]
 
     def parser(self, name: str) -> Callable[..., Any]:
@@ -89,7 +89,7 @@ class Parser:
 
 
 Format = Literal["csv", "json", "ndjson", "parquet"] | Parser
-"""What reads a landed file."""
+"""The format of a landed file: a built-in one by name, or the parser of a plugin."""
 
 
 class _Text(SourceLoader):

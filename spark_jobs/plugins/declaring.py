@@ -1,4 +1,4 @@
-"""How a plugin's file says what it has."""
+"""The decorators by which a plugin's file declares its aggregates and formats."""
 
 from __future__ import annotations
 

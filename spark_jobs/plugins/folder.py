@@ -18,8 +18,8 @@ FORMATS = ("csv", "json", "ndjson", "parquet")
 
 @dataclass(frozen=True)
 class Plugins:
-    """What the files of a folder declare: how each aggregate is called, the file of each aggregate and of each format,
-    by name, and a line for each problem."""
+    """The declarations in the files of a folder: the signature of each aggregate, the file of each aggregate and of
+    each format, by name, and a line for each problem."""
 
     signatures: Mapping[str, Signature]
     aggregates: Mapping[str, Plugin]
@@ -33,13 +33,14 @@ _READ: dict[Path, tuple[tuple[tuple[str, int, int], ...], Plugins]] = {}
 
 
 def plugins() -> Plugins:
-    """What the folder of `TIDEMARK_PLUGINS` has now; nothing without one."""
+    """The declarations in the folder of `TIDEMARK_PLUGINS` now; none without a folder."""
     folder = os.environ.get(VARIABLE)
     return read_plugins(Path(folder).expanduser()) if folder else _NONE
 
 
 def read_plugins(folder: Path) -> Plugins:
-    """What the Python files of a folder declare. A file that can't be imported is a problem, and declares nothing."""
+    """Read the declarations in the Python files of a folder. A file that can't be imported is a problem, and declares
+    nothing."""
     try:
         found = sorted(p for p in folder.iterdir() if p.suffix == ".py" and p.name[0] not in "._")
         stamps = tuple((p.name, (status := p.stat()).st_mtime_ns, status.st_size) for p in found)
