@@ -40,24 +40,28 @@ object Stopping {
 
   /** Stop the threads of a statement that still compute in a while.
     *
-    * @param worker the thread that resolves the statement or fetches its rows, if one does
+    * @param onWorker calls a function with the thread that resolves the statement or fetches its rows, if one does, and
+    *   keeps it from leaving the statement meanwhile: after that it serves other statements. True if there is one
     * @param group the statement's jobs
     */
-  def after(context: SparkContext, group: String, worker: () => Option[Thread], looks: Int = MOST_LOOKS): Unit =
+  def after(context: SparkContext, group: String, onWorker: (Thread => Unit) => Boolean, looks: Int = MOST_LOOKS): Unit =
     clock.schedule((() => {
-      val left = worker().toSeq ++ tasks(context, group)
-      left.filter(mayStop).foreach(stop)
-      if (left.nonEmpty && looks > 0) after(context, group, worker, looks - 1)
+      val works = onWorker(thread => if (mayStop(thread)) stop(thread))
+      val stages = stagesOf(context, group)
+      val left = if (stages.isEmpty) Nil else threads().filter(isOf(_, stages))
+      // looking takes a while, in which a thread may have begun another statement's task
+      left.filter(thread => mayStop(thread) && isOf(thread, stages)).foreach(stop)
+      if ((works || left.nonEmpty) && looks > 0) after(context, group, onWorker, looks - 1)
     }): Runnable, if (looks == MOST_LOOKS) GRACE_S else 1L, TimeUnit.SECONDS)
 
-  private def tasks(context: SparkContext, group: String): Seq[Thread] = {
+  private def stagesOf(context: SparkContext, group: String): Set[Int] = {
     val status = context.statusTracker
-    val stages = status.getJobIdsForGroup(group).flatMap(status.getJobInfo(_)).flatMap(_.stageIds).toSet
-    if (stages.isEmpty) Nil
-    else threads().filter { thread =>
-      Task.findFirstMatchIn(thread.getName).exists(found => stages(found.group(1).toInt))
-    }
+    status.getJobIdsForGroup(group).flatMap(status.getJobInfo(_)).flatMap(_.stageIds).toSet
   }
+
+  /** Whether a thread computes a task of these stages. */
+  private def isOf(thread: Thread, stages: Set[Int]): Boolean =
+    Task.findFirstMatchIn(thread.getName).exists(found => stages(found.group(1).toInt))
 
   private def threads(): Seq[Thread] = {
     val root = Iterator.iterate(Thread.currentThread.getThreadGroup)(_.getParent).takeWhile(_ != null).toSeq.last

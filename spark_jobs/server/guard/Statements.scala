@@ -85,6 +85,8 @@ class ReadersStatement(
   private val counted = new AtomicBoolean
   private val place = new Place
   private var starting = false
+  private val leaving = new Object
+  /** The thread that works on the statement; changed under `leaving`. */
   @volatile private var worker: Option[Thread] = None
   /** Why the statement was ended, if it was. */
   @volatile private var ended: Option[Limit] = None
@@ -93,7 +95,9 @@ class ReadersStatement(
 
   override def run(): Unit = {
     starting = true
-    super.run()
+    try super.run()
+    // a thread that was stopped just as it left the statement
+    catch { case _: ThreadDeath if ended.nonEmpty => throw refusal(ended.get) }
   }
 
   override def runInternal(): Unit = {
@@ -123,10 +127,10 @@ class ReadersStatement(
       val outer = worker
       try {
         ended.foreach(limit => throw refusal(limit))
-        worker = Some(Thread.currentThread)
+        leaving.synchronized { worker = Some(Thread.currentThread) }
         Deadline.within(() => ended.map(refusal))(work)
       } finally {
-        worker = outer
+        leaving.synchronized { worker = outer }
         place.idle()
       }
     }
@@ -160,7 +164,12 @@ class ReadersStatement(
       leave()
     }
 
-  private def stopLater(): Unit = Stopping.after(session.sparkContext, statementId, () => worker)
+  private def stopLater(): Unit = Stopping.after(session.sparkContext, statementId, onWorker)
+
+  private def onWorker(work: Thread => Unit): Boolean = leaving.synchronized {
+    worker.foreach(work)
+    worker.nonEmpty
+  }
 
   /** End the statement for the heap's sake: whose rows fill it cannot be told. */
   def endForHeap(): Unit = end(Limit.heap)
