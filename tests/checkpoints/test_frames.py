@@ -262,5 +262,6 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 def test_the_same_under_connect(tmp_path: Any) -> None:
     run_program(PROGRAM, tmp_path)
