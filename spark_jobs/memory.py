@@ -22,7 +22,7 @@ MORE_MEMORY = (
 """The next step that an error for too little memory recommends."""
 MIB = 1 << 20
 _CGROUP = Path("/sys/fs/cgroup")
-Given = TypeVar("Given")
+Piece = TypeVar("Piece")
 
 
 class MemoryShort(TidemarkError):
@@ -31,20 +31,20 @@ class MemoryShort(TidemarkError):
     code = "memory_short"
 
 
-def with_room(given: Iterable[Given], table_of: Callable[[Given], pa.Table]) -> Iterator[Given]:
-    """Pass on `given`, and check on the way that the task has the memory to sort and write all rows passed so far.
+def with_room(pieces: Iterable[Piece], table_of: Callable[[Piece], pa.Table]) -> Iterator[Piece]:
+    """Pass on `pieces`, and check on the way that the task has the memory to sort and write all rows passed so far.
 
     Raises:
         MemoryShort: sorting and writing them would need more memory than is left. It is raised before the system has
             to swap, or to kill a process.
     """
-    held = looked_at = 0
-    for each in given:
-        held += table_of(each).nbytes
-        if held - looked_at >= LOOK_BYTES:
-            looked_at = held
-            _expect_room((TIMES - 1) * held)
-        yield each
+    n_bytes = checked_bytes = 0
+    for piece in pieces:
+        n_bytes += table_of(piece).nbytes
+        if n_bytes - checked_bytes >= LOOK_BYTES:
+            checked_bytes = n_bytes
+            _expect_room((TIMES - 1) * n_bytes)
+        yield piece
 
 
 def _expect_room(needed: int) -> None:

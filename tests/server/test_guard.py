@@ -262,8 +262,10 @@ def test_what_is_resolved_for_long_ends_between_two_rounds(served, reader):
 def test_what_fills_the_heap_ends_and_leaves_the_server(served, reader, writer):
     for name, statement in HUNGRY.items():
         told = refusal(reader, statement)
-        # Java refuses what is asked for at once; on a busy machine the time is over before the heap is looked at
-        assert "limit_heap" in told or "limit_seconds" in told or name != "a list"
+        while name == "a list" and "limit_seconds" in told:  # a busy machine had no time to fill the heap
+            wait_for_room(reader)
+            told = refusal(reader, statement)
+        assert "limit_heap" in told or name != "a list"  # what is asked for at once is refused by Java
         assert writer("SELECT count(*) FROM silver.facts") == [(10,)]
         wait_for_room(reader)
     assert (served.logs_dir / "supervisor.log").read_text().count('"part": "lake"') == 1  # its start
