@@ -259,15 +259,16 @@ def test_what_is_resolved_for_long_ends_between_two_rounds(served, reader):
 
 
 @pytest.mark.attack
-def test_what_fills_the_heap_ends_and_leaves_the_server(served, reader, writer):
-    for name, statement in HUNGRY.items():
-        told = refusal(reader, statement)
-        while name == "a list" and "limit_seconds" in told:  # a busy machine had no time to fill the heap
-            wait_for_room(reader)
-            told = refusal(reader, statement)
-        assert "limit_heap" in told or name != "a list"  # what is asked for at once is refused by Java
-        assert writer("SELECT count(*) FROM silver.facts") == [(10,)]
-        wait_for_room(reader)
+def test_what_fills_the_heap_ends_and_leaves_the_server(served, writer):
+    with asking(served, "reader") as hungry:
+        for name, statement in HUNGRY.items():
+            message = refusal(hungry, statement)
+            while name == "a list" and "limit_seconds" in message:  # a busy machine had no time to fill the heap
+                wait_for_room(hungry)
+                message = refusal(hungry, statement)
+            assert "limit_heap" in message or name != "a list"  # Java itself refuses what is allocated in one piece
+            assert writer("SELECT count(*) FROM silver.facts") == [(10,)]
+            wait_for_room(hungry)
     assert (served.logs_dir / "supervisor.log").read_text().count('"part": "lake"') == 1  # its start
 
 

@@ -106,7 +106,7 @@ private final class Greeting(inner: TTransportFactory) extends TTransportFactory
 }
 
 /** What the server's log says about connections: a line a second at most, for anybody may open as many as they like. */
-private object Notices {
+object Notices {
   private var unsaid = 0L
   private var last = System.nanoTime - TimeUnit.SECONDS.toNanos(1)
 

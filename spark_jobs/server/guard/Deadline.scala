@@ -33,44 +33,39 @@ object Deadline extends Rule[LogicalPlan] {
   * (`spark.task.reaper.enabled`).
   */
 object Stopping {
-  private val GRACE_S = 5L
   private val MOST_LOOKS = 60
 
   private val clock = ThreadUtils.newDaemonSingleThreadScheduledExecutor("readers-ends")
 
-  /** Stop the threads of a statement that still compute in a while.
+  /** Stop the threads of a statement that still compute in some seconds, and look again each second.
     *
     * @param onWorker calls a function with the thread that resolves the statement or fetches its rows, if one does, and
     *   keeps it from leaving the statement meanwhile: after that it serves other statements. True if there is one
     * @param group the statement's jobs
     */
-  def after(context: SparkContext, group: String, onWorker: (Thread => Unit) => Boolean, looks: Int = MOST_LOOKS): Unit =
+  def after(
+      seconds: Long, context: SparkContext, group: String, onWorker: (Thread => Unit) => Boolean, looks: Int = MOST_LOOKS
+  ): Unit =
     clock.schedule((() => {
       val works = onWorker(thread => if (mayStop(thread)) stop(thread))
       val stages = stagesOf(context, group)
-      val left = if (stages.isEmpty) Nil else threads().filter(isOf(_, stages))
+      val left = if (stages.isEmpty) Nil else Threads.all.filter(isOf(_, stages))
       // looking takes a while, in which a thread may have begun another statement's task
-      left.filter(thread => mayStop(thread) && isOf(thread, stages)).foreach(stop)
-      if ((works || left.nonEmpty) && looks > 0) after(context, group, onWorker, looks - 1)
-    }): Runnable, if (looks == MOST_LOOKS) GRACE_S else 1L, TimeUnit.SECONDS)
+      left.filter(thread => mayStop(thread) && computes(thread) && isOf(thread, stages)).foreach(stop)
+      if ((works || left.nonEmpty) && looks > 0) after(1, context, group, onWorker, looks - 1)
+    }): Runnable, seconds, TimeUnit.SECONDS)
 
   private def stagesOf(context: SparkContext, group: String): Set[Int] = {
     val status = context.statusTracker
     status.getJobIdsForGroup(group).flatMap(status.getJobInfo(_)).flatMap(_.stageIds).toSet
   }
 
-  /** Whether a thread computes a task of these stages. */
-  private def isOf(thread: Thread, stages: Set[Int]): Boolean =
-    Task.findFirstMatchIn(thread.getName).exists(found => stages(found.group(1).toInt))
+  /** Whether a thread has a task of these stages. */
+  private def isOf(thread: Thread, stages: Set[Int]): Boolean = Threads.stageOf(thread).exists(stages)
 
-  private def threads(): Seq[Thread] = {
-    val root = Iterator.iterate(Thread.currentThread.getThreadGroup)(_.getParent).takeWhile(_ != null).toSeq.last
-    val several = new Array[Thread](2 * root.activeCount + 100)
-    several.take(root.enumerate(several)).toSeq
-  }
-
-  /** As Spark names the thread of a task. */
-  private val Task = raw"^Executor task launch worker for task .* in stage (\d+)\.".r
+  /** Whether a thread is within its task. One that reports how a task ended must not be stopped: see `LostTasks`. */
+  private def computes(thread: Thread): Boolean =
+    thread.getStackTrace.exists(frame => frame.getClassName == "org.apache.spark.scheduler.Task" && frame.getMethodName == "run")
 
   /** Whether a thread computes, and holds nothing that others need: the catalog, a table's log, a class that is loaded. */
   private def mayStop(thread: Thread): Boolean =
@@ -92,4 +87,20 @@ object Stopping {
       case _: UnsupportedOperationException =>
         Notices.add("this Java stops no thread: a reader's statement goes on computing; Java 17 would have stopped it")
     }
+}
+
+/** The threads of this process, and their tasks. */
+object Threads {
+  /** As Spark names the thread of a task. */
+  private val OfTask = raw"^Executor task launch worker for task .* in stage (\d+)\.\d+ \(TID (\d+)\)".r
+
+  def all: Seq[Thread] = {
+    val root = Iterator.iterate(Thread.currentThread.getThreadGroup)(_.getParent).takeWhile(_ != null).toSeq.last
+    val several = new Array[Thread](2 * root.activeCount + 100)
+    several.take(root.enumerate(several)).toSeq
+  }
+
+  def stageOf(thread: Thread): Option[Int] = OfTask.findFirstMatchIn(thread.getName).map(_.group(1).toInt)
+
+  def taskOf(thread: Thread): Option[Long] = OfTask.findFirstMatchIn(thread.getName).map(_.group(2).toLong)
 }

@@ -17,24 +17,43 @@ object Heap {
     */
   private val FIRST_S = 5L
   private val LATER_S = 30L
+  /** How far above the readers' share the heap is collected beside readers, in percent of it. */
+  private val EARLY = 5L
 
   private val pool = ManagementFactory.getMemoryPoolMXBeans.asScala
     .filter(each => each.getType == MemoryType.HEAP && each.isCollectionUsageThresholdSupported)
     .maxBy(_.getUsage.getMax)
+  private var collected = System.nanoTime
   private val clock = ThreadUtils.newDaemonSingleThreadScheduledExecutor("readers-heap")
 
-  /** Watch the heap; `passed` is called when it is fuller than readers may make it. */
-  def watch(passed: () => Unit): Unit = {
+  /** Watch the heap.
+    *
+    * @param passed is called when the heap is fuller than readers may make it
+    * @param readersWork whether a reader's statement is at work: what fills the heap may be its rows
+    */
+  def watch(passed: () => Unit, readersWork: () => Boolean): Unit = {
     // some collectors give their pools no bound
     val size = Some(pool.getUsage.getMax).filter(_ > 0).getOrElse(Runtime.getRuntime.maxMemory)
     pool.setCollectionUsageThreshold(size / 100 * Limit.heap.most)
+    if (pool.isUsageThresholdSupported) pool.setUsageThreshold(size / 100 * math.min(Limit.heap.most + EARLY, 99))
     ManagementFactory.getMemoryMXBean.asInstanceOf[NotificationEmitter].addNotificationListener(
-      (notice: Notification, _: Any) =>
-        if (notice.getType == MemoryNotificationInfo.MEMORY_COLLECTION_THRESHOLD_EXCEEDED) {
+      (notice: Notification, _: Any) => notice.getType match {
+        case MemoryNotificationInfo.MEMORY_COLLECTION_THRESHOLD_EXCEEDED =>
           passed()
           look(FIRST_S)
-        },
+        // only a collection shows how much is garbage, and Java puts it off until there is no room at all
+        case MemoryNotificationInfo.MEMORY_THRESHOLD_EXCEEDED if readersWork() && !isFull && isSometimeAgo() => System.gc()
+        case _ =>
+      },
       null, null)
+  }
+
+  /** Whether the last early collection is a while ago. Java sends its notice for each of its own collections, too. */
+  private def isSometimeAgo(): Boolean = {
+    val now = System.nanoTime
+    val isAgo = now - collected > TimeUnit.SECONDS.toNanos(FIRST_S)
+    if (isAgo) collected = now
+    isAgo
   }
 
   private def look(seconds: Long): Unit = clock.schedule((() =>

@@ -20,6 +20,7 @@ import org.apache.hive.service.cli.thrift.ThriftCLIService
 import org.apache.hive.service.rpc.thrift.TProtocolVersion
 import org.apache.hive.service.server.HiveServer2
 import org.apache.spark.SparkContext
+import org.apache.spark.scheduler.tidemark.LostTasks
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType
 import org.apache.spark.sql.connect.tidemark.ConnectSocket
@@ -46,6 +47,7 @@ object LakeServer {
     ShutdownHookManager.addShutdownHook { () => SparkSQLEnv.stop() }
     val root = SparkSQLEnv.sparkSession
     Scratch.start(root)
+    LostTasks.watch(root.sparkContext)
     ConnectSocket.start(root.sparkContext.conf)
     val conf = HiveUtils.newClientForExecution(root.sparkContext.conf, root.sessionState.newHadoopConf()).conf
     val server = new HiveThriftServer2(root)

@@ -40,7 +40,7 @@ class Statements extends SparkSQLOperationManager {
   val principals = new ConcurrentHashMap[SessionHandle, Principal]
   private val running = new ConcurrentHashMap[String, AtomicInteger]
 
-  Heap.watch(() => ReadersStatement.atWork.forEach(_.endForHeap()))
+  Heap.watch(() => ReadersStatement.atWork.forEach(_.endForHeap()), () => !ReadersStatement.atWork.isEmpty)
 
   // Spark looks for its map in the class above its own, which here is its own
   ReflectionUtils.setSuperField(this, "handleToOperation",
@@ -160,11 +160,11 @@ class ReadersStatement(
     try super.close()
     finally {
       // what a client leaves that is gone computes on, too
-      if (counted.get) stopLater()
+      if (counted.get) stopAfter(GRACE_S)
       leave()
     }
 
-  private def stopLater(): Unit = Stopping.after(session.sparkContext, statementId, onWorker)
+  private def stopAfter(seconds: Long): Unit = Stopping.after(seconds, session.sparkContext, statementId, onWorker)
 
   private def onWorker(work: Thread => Unit): Boolean = leaving.synchronized {
     worker.foreach(work)
@@ -184,7 +184,8 @@ class ReadersStatement(
         setState(OperationState.ERROR)
       }
       cleanup()
-      stopLater()
+      // without room each row takes a collection of the heap, and Spark looks only between many rows whether to go on
+      stopAfter(if (limit == Limit.heap) 0 else GRACE_S)
       leave()
     }
   }
@@ -211,6 +212,9 @@ class ReadersStatement(
 object ReadersStatement {
   /** Rows that one answer holds at most, whatever the client asks for. */
   private val FETCH = 10000L
+
+  /** Seconds in which an ended statement's threads may see themselves that it has. */
+  private val GRACE_S = 5L
 
   /** Statements whose time runs. */
   val atWork: JSet[ReadersStatement] = ConcurrentHashMap.newKeySet[ReadersStatement]
