@@ -45,7 +45,7 @@ down: ## end the lake server and Airflow
 demo: setup ## the whole way on real input: a week of flights through Airflow, then the results
 	$(BIN)/tidemark demo
 
-test: setup setup-postgresql setup-kafka lint ## lint, types and every test but the long ones
+test: setup setup-postgresql setup-kafka lint ## lint, types, and every test but the long ones and those that wait for their turn
 	@# both at once: tests with servers wait for them most of the time, and leave a core to the others
 	$(MAKE) --no-print-directory --jobs=2 test-served test-others
 
@@ -58,7 +58,7 @@ test-others: setup setup-postgresql setup-kafka ## of `make test` the others, tw
 	$(BIN)/pytest -n 2 --dist loadfile -m "not long and not server and not airflow" --durations=40
 
 test-long: setup setup-postgresql setup-kafka ## the demo as a test, any slicing of days, a run killed after each of its commits and what else takes a minute or more; all random cases (over an hour)
-	$(BIN)/pytest -m "long or share or (hypothesis and not server)"
+	$(BIN)/pytest -m "long or turns or share or (hypothesis and not server)"
 
 attack: setup ## what SECURITY.md promises, tried against a running server: statements as a reader and as a writer, and listeners
 	$(BIN)/pytest -m attack

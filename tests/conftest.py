@@ -15,7 +15,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from spark_jobs.config import Settings
-from tests.effort import SEED, SHARE, tries
+from tests.effort import SEED, SHARE, share_of, tries
 from tests.empty_lake import empty
 
 if TYPE_CHECKING:
@@ -32,7 +32,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str:
     """What is needed to try the same random cases again."""
-    return f"random cases: TIDEMARK_TEST_SHARE={SHARE} TIDEMARK_TEST_SEED={SEED}"
+    return f"random cases, and tests in turns: TIDEMARK_TEST_SHARE={SHARE} TIDEMARK_TEST_SEED={SEED}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of each module's tests that are marked `turns`, leave the run's share."""
+    of_module: dict[str, list[str]] = {}
+    for item in items:
+        if item.get_closest_marker("turns"):
+            of_module.setdefault(item.nodeid.partition("::")[0], []).append(item.nodeid)
+    chosen = {test for tests in of_module.values() for test in share_of(tests)}
+    waiting = [item for item in items if item.get_closest_marker("turns") and item.nodeid not in chosen]
+    if waiting:
+        config.hook.pytest_deselected(items=waiting)
+        items[:] = [item for item in items if item not in set(waiting)]
 
 
 hypothesis_settings.register_profile(

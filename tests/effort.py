@@ -1,4 +1,4 @@
-"""The share of random cases that a property test tries, and the seed that chooses them.
+"""The share of random cases that a property test tries, and of tests that run in turns; and the seed that chooses them.
 
 `make test-long` tries all of them, `make test` three tenths, `make test-fast` a twentieth. The seed follows from the
 commit: each commit tries other cases. The head of pytest's output has both numbers, so a failure can be tried again.

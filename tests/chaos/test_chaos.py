@@ -74,7 +74,7 @@ def test_readers_of_joined_names_see_whole_publications_whatever_fails_between_t
 
 
 def test_every_published_table_is_an_undisturbed_lakes_after_each_of_some_faults(site: Site, tmp_path: Path) -> None:
-    plan = Plan(seed_of_environment(SEED), faults=4, days=7, sources=("weather",), audits=False, kinds=QUICK)
+    plan = Plan(seed_of_environment(SEED), faults=2, days=7, sources=("weather",), audits=False, kinds=QUICK)
     account = Campaign(plan, tmp_path).on(site)
     print(account)
     assert account.broken == []

@@ -22,7 +22,7 @@ from spark_jobs.storage.times import micros
 from tests.jobs.harness import DAY, START, write_lines, write_source
 from tests.kernels.landed_rows import latest_of, range_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 SOURCE = """
 source: meters

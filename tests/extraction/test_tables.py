@@ -25,6 +25,7 @@ from tests.jobs.harness import DAY, START, published, write_source
 from tests.postgres import PASSWORD, USER, Postgres, postgres
 
 pytestmark = [
+    pytest.mark.turns,
     pytest.mark.spark,
     pytest.mark.skipif(not POSTGRESQL.is_there(Settings()), reason="PostgreSQL's driver: make setup-postgresql"),
 ]

@@ -22,6 +22,7 @@ from tests.jobs.harness import published
 from tests.kafka import Broker, broker, broker_jars
 
 pytestmark = [
+    pytest.mark.turns,
     pytest.mark.spark,
     pytest.mark.skipif(not KAFKA.is_there(Settings()), reason="Kafka's jars: make setup-kafka"),
 ]

@@ -388,6 +388,7 @@ CHAIN_CORRUPTIONS = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.share
 @pytest.mark.parametrize("strategy", ["tiered, keep_recent: 1", "full", "time_boundary, interval: 6 h"])
 def test_a_source_that_keeps_chains_is_audited(lake: SparkSession, bare: Settings, strategy: str) -> None:
@@ -421,6 +422,7 @@ def test_a_source_that_keeps_chains_is_audited(lake: SparkSession, bare: Setting
     assert failed == {name: CHAIN_CORRUPTIONS[name].fails for name in chosen}
 
 
+@pytest.mark.turns
 def test_chains_of_which_retention_let_deltas_go_are_audited(lake: SparkSession, bare: Settings) -> None:
     compaction = "compaction: {strategy: tiered, keep_recent: 1, delta_threshold: 3}\n"
     home = write_source(bare, f"{SOURCE}retention: {{since: 1 day, horizon: 1 day}}\n{compaction}")

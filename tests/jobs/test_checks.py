@@ -19,7 +19,7 @@ from spark_jobs.model import STAGES
 from spark_jobs.sources import SourceFileError
 from tests.jobs.harness import SOURCE, Reading, path_of, published, run, write_drops, write_source
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 GOOD = [Reading(0, minute, meter, load) for meter in "ab" for minute, load in ((10, 1), (50, 20), (200, 30))]
 CHECKS = """

@@ -36,7 +36,7 @@ from tests.jobs.harness import SOURCE, run, write_drops, write_source
 from tests.jobs.test_definitions import READINGS
 from tests.jobs.test_plan import listing
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 CHANGED = (
     SOURCE.replace("mean: avg(heat)}", "mean: avg(heat), low: min(load)}")

@@ -65,6 +65,7 @@ def window_of(spark: SparkSession) -> list[str]:
     return [first.meter, f"{first.window_start:%Y-%m-%dT%H:%M:%S.%fZ}"]
 
 
+@pytest.mark.turns
 def test_maintenance_changes_no_answer(lake: SparkSession, home: Settings) -> None:
     for drop in range(4):
         write(home, drop, readings(drop))
@@ -198,6 +199,7 @@ def hold_bounded(figures: list[dict[str, float]]) -> None:
     assert late["bytes a row"] <= early["bytes a row"]
 
 
+@pytest.mark.turns
 def test_a_lake_that_is_maintained_stays_small(lake: SparkSession, home: Settings) -> None:
     hold_bounded(simulate(lake, home, 6, 3))
 

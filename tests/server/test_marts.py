@@ -24,7 +24,7 @@ from spark_jobs.server.thrift_client import thrift_query
 from spark_jobs.storage.shown_marts import shown_marts
 from tests.installations import QUERY_WITHOUT_END, TIDEMARK, Installation, listens, until
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.turns]
 
 DEFINE = """
 import sys

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 FILES = "spark.tidemark.scan.files"
 PARTS = (None, "", "a", "b c", "it's 50% #1/ü", "B")

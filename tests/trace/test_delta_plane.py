@@ -25,7 +25,7 @@ from spark_jobs.trace.plane import Slice
 from spark_jobs.trace.records_journal import RecordsJournal
 from tests.kernels.arrangement_contract import DataPlaneContract, Row
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 DATA = (Column("key", "STRING", "Key."), Column("value", "STRING", "Value."))
 

@@ -27,7 +27,7 @@ from spark_jobs.windows import (
 )
 from spark_jobs.windows.hot_keys import key_hash, spread
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 SCHEMA = "case long, k string, t long, at long, v double"
 CASES = 200
