@@ -282,13 +282,15 @@ def future_deltas_view(source: Source) -> str:
 
 
 def stored_rows(source: Source, *kinds: str) -> str:
-    """SQL: the updates that count in the arrangement's batches. `kinds`: `trace`, `unsealed` or both."""
+    """SQL: the updates that count in the arrangement's batches, as the publication in force had them. `kinds`: `trace`,
+    `unsealed` or both."""
     held = [
         f"from_json(get_json_object(max_by(state, token), '$.arrangement.{kind}'), 'ARRAY<STRUCT<handle: STRING>>')"
         for kind in kinds
     ]
     handles = f"SELECT explode(concat({', '.join(held)}).handle) AS batch FROM {_FRONTIERS}"
-    of_source = f"{handles} WHERE source = {literal(source.source)}"
+    published = f"SELECT max(published) FROM {_PUBLISHED} WHERE source = {literal(source.source)}"
+    of_source = f"{handles} WHERE source = {literal(source.source)} AND seal <= ({published})"
     table = qualified("trace", updates(source).table)
     return f"SELECT * FROM {table} LEFT SEMI JOIN ({of_source}) USING (batch) WHERE {COUNTS}"
 

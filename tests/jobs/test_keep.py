@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.model import STAGES
 from tests.empty_lake import empty
 from tests.jobs.harness import SOURCE, Reading, minute_of, published, run, write_drops, write_source
 
@@ -42,6 +43,22 @@ def waiting(spark: SparkSession) -> set[tuple[Any, ...]]:
         for r in spark.table(name).collect():
             found.add((window, r[column], round(minute_of(r.time), 3), r["diff"]))
     return found
+
+
+def test_future_updates_show_with_their_publication(
+    lake: SparkSession, spark_settings: Settings, tmp_path: Path
+) -> None:
+    home = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
+    home = write_source(home, KEPT)
+    write_drops(home, [*READINGS, Reading(1, 5 * MINUTES, "c", 7)])
+    run(lake, home, 0, 0)
+    before = waiting(lake)
+    stages = list(STAGES)
+    for upto in range(1, len(stages)):
+        run(lake, home, 1, 1, stages=stages[:upto])
+        assert waiting(lake) == before, f"after {stages[upto - 1]}"
+    run(lake, home, 1, 1)
+    assert (None, "c", 5 * MINUTES, 1) in waiting(lake)
 
 
 @pytest.mark.long
