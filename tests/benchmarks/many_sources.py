@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import statistics
 import tempfile
 import time
@@ -19,10 +20,12 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.catalog import name_definitions
+from spark_jobs.jobs.in_force import take_fingerprints
 from spark_jobs.jobs.source_parts import SHARED, histories, own_tables
 from spark_jobs.session import open_session
 from spark_jobs.sources import load_source
 from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.fingerprints import to_json
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import IDENTITY, Table
 from spark_jobs.storage.sql import literal, qualified
@@ -59,12 +62,16 @@ def copy_source(installation: Installation, lake: Lake, name: str) -> None:
         lake.copy_folder(table, copy)
     identity = f"{literal(IDENTITY)} = {literal(lake.properties(history)[IDENTITY].replace(FIRST, name))}"
     lake.define(f"ALTER TABLE {qualified('silver', history.table)} SET TBLPROPERTIES ({identity})")
+    leases = installation.settings.home / "leases"
+    shutil.copy(leases / f"{FIRST}.lease", leases / f"{name}.lease")
     for table in SHARED:
         if lake.is_stored(table.database, table.table):
             lake.copy_source(table, FIRST, name)
+    source = load_source(file)
     (row,) = lake.records(PUBLISHED, pc.field("source") == FIRST)
-    lake.replace_records(PUBLISHED, [{**row, "source": name}], Fence(name, row["token"]))
-    for statement in name_definitions(load_source(file)):
+    tables = to_json(take_fingerprints(lake, source, {}))
+    lake.replace_records(PUBLISHED, [{**row, "source": name, "tables": tables}], Fence(name, row["token"]))
+    for statement in name_definitions(source):
         if name in statement:
             lake.define(statement)
 
