@@ -18,13 +18,14 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import TidemarkError
+from spark_jobs.exchange import tasks_for
 from spark_jobs.kernels.chunks.columns import chunk_columns
 from spark_jobs.kernels.chunks.merging import chunk_rows, due_runs, layers
 from spark_jobs.landing import ledger
 from spark_jobs.landing.block_chunks import HELD_BYTES, HELD_ROWS
 from spark_jobs.landing.chunking import chunk_limits, merged_chunks, row_layout
 from spark_jobs.sources import Source
-from spark_jobs.storage.dense_files import page_rows
+from spark_jobs.storage.dense_files import dense_layout, page_rows
 from spark_jobs.storage.file_summaries import FileSummary
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import LANDING_OF_ROWS, chunks
@@ -128,22 +129,68 @@ def _merge(
     before = [run for run in runs if landings.start <= run.first and run.last <= through]
     if not before:
         return Merged()
-    inside = F.col("landing").between(before[0].first, through)
-    counted = lake.read(table).where(inside).where(ledger.is_counted(lake, source))
     n_before = sum(run.chunks for run in before)
     # by the landings, not by the runs: a landing whose chunks are gone has no run
     after = max((run.last for run in runs if run.last < before[0].first), default=0)
     rows = sum(n for landing, n in rows_by_landing.items() if after < landing <= through)
-    # not `persist`: Spark plans a cached query again at every write to a table that it reads
     newest = max((n for n in rows_by_landing if n <= before[-1].last), default=0)
-    made = merged(counted, _Merger(source, newest, token), -(-rows // ROWS_A_FILE)).localCheckpoint()
+    merger, inside = _Merger(source, newest, token), Inside(before[0].first, through)
+    counted = pc.field("landing").isin(pa.array(ledger.counted_landings(lake, source), pa.int64()))
+    held = lake.stored(table, table.column_names, inside.where & counted)
+    if tasks_for(rows, held.n_bytes, ROWS_A_FILE) > 1:
+        n_after = _merge_in_tasks(lake, source, merger, inside, rows, unless=n_before if len(before) == 1 else None)
+    else:
+        made = merged_here(held.whole(), merger)
+        n_after = made.num_rows
+        _check_rows(source, rows, _rows_in([made]))
+        if len(before) > 1 or n_after != n_before:
+            layout = dense_layout(page_rows(rows, n_after))
+            lake.rewrite(table, inside.remaining, ["landing"], more=made, layout=layout)
+    return Merged() if len(before) == 1 and n_after == n_before else Merged(n_before, n_after, rows)
+
+
+def _merge_in_tasks(
+    lake: Lake, source: Source, merger: _Merger, inside: Inside, rows: int, *, unless: int | None
+) -> int:
+    """Merge chunks in tasks of Spark, and replace them; returns the number of merged chunks. If there are `unless` of
+    them, nothing is replaced.
+
+    Raises:
+        RowsDiffer: they have other numbers of rows than `rows`.
+    """
+    table, condition = chunks(source), F.col("landing").between(inside.first, inside.last)
+    counted = lake.read(table).where(condition).where(ledger.is_counted(lake, source))
+    # not `persist`: Spark plans a cached query again at every write to a table that it reads
+    made = merged(counted, merger, -(-rows // ROWS_A_FILE)).localCheckpoint()
     n_after, n_rows = made.agg(F.count(F.lit(1)), F.coalesce(F.sum("rows"), F.lit(0))).collect()[0]
-    if n_rows != rows:
-        raise _rows_differ(source, rows, n_rows)
-    if len(before) == 1 and n_after == n_before:
-        return Merged()
-    lake.replace_dense(table, made, inside, page_rows(rows, n_after))
-    return Merged(n_before, n_after, rows)
+    _check_rows(source, rows, n_rows)
+    if n_after != unless:
+        lake.replace_dense(table, made, condition, page_rows(rows, n_after))
+    return int(n_after)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The chunks of the landings from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    @property
+    def where(self) -> pc.Expression:
+        """pyarrow condition: a chunk is one of them."""
+        return (pc.field("landing") >= self.first) & (pc.field("landing") <= self.last)
+
+    def remaining(self, rows: pa.Table) -> pa.Table | None:
+        """The other chunks of a file; None if the file has none of these."""
+        landing = rows["landing"].to_numpy()
+        others = (landing < self.first) | (landing > self.last)
+        return None if others.all() else rows.filter(pa.array(others))
+
+
+def _check_rows(source: Source, ledger_rows: int, chunk_rows: int) -> None:
+    if chunk_rows != ledger_rows:
+        raise _rows_differ(source, ledger_rows, chunk_rows)
 
 
 def _rows_differ(source: Source, ledger_rows: int, chunk_rows: int) -> RowsDiffer:
@@ -156,6 +203,26 @@ def _rows_differ(source: Source, ledger_rows: int, chunk_rows: int) -> RowsDiffe
         ledger=ledger_rows,
         chunks=chunk_rows,
     )
+
+
+def merged_here(held: pa.Table, merger: _Merger) -> pa.Table:
+    """The chunks `held`, merged in this process: the same as one task of `merged` makes of them."""
+    given = held.set_column(held.column_names.index("landings"), "landings", _landings_of_rows(held))
+    first = pc.list_element(given["row_ids"], 0)
+    order = pc.sort_indices(
+        pa.table({"entity": given["entity"], "row_id": first}),
+        sort_keys=[("entity", "ascending"), ("row_id", "ascending")],
+    )
+    made = list(merger(given.take(order).combine_chunks().to_batches()))
+    return pa.Table.from_batches(made) if made else held.slice(0, 0)
+
+
+def _landings_of_rows(held: pa.Table) -> pa.ListArray:
+    """The landing of each row of each chunk, as `LANDING_OF_ROWS` gives it."""
+    rows, own = held["rows"].to_numpy(), held["landings"].combine_chunks()
+    flat = np.repeat(held["landing"].to_numpy(), rows)
+    flat[np.repeat(own.is_valid().to_numpy(zero_copy_only=False), rows)] = own.flatten().to_numpy()
+    return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(rows)]), pa.int32()), pa.array(flat))
 
 
 def merged(held: DataFrame, merger: _Merger, tasks: int) -> DataFrame:

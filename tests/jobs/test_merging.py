@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.chunks import SourceChunks
@@ -128,9 +129,11 @@ class Killed(BaseException):
     """The process ends here."""
 
 
+@pytest.mark.parametrize("tasks", [1, 2], ids=["in this process", "in tasks of Spark"])
 def test_a_merge_that_ends_between_its_files_and_its_commit_leaves_files_alone(
-    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch, tasks: int
 ) -> None:
+    monkeypatch.setattr("spark_jobs.landing.merging.tasks_for", lambda *_: tasks)
     for drop in range(3):
         write(home, drop, readings(drop))
         run(lake, home, drop, drop)
@@ -142,9 +145,10 @@ def test_a_merge_that_ends_between_its_files_and_its_commit_leaves_files_alone(
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(Lake, "replace_dense", files_alone)
+        patch.setattr(DeltaTable, "create_write_transaction", _killing)
         merge(home, source_of(home), lake)
     assert (answers(lake, home), lake.table("bronze.meters_chunks").count()) == (before, chunks)
-    merge(home, source_of(home), lake)
+    assert merge(home, source_of(home), lake).chunks_after < chunks
     assert answers(lake, home) == before
 
 
@@ -169,7 +173,7 @@ def test_what_has_landed_and_is_not_published_is_not_merged(lake: SparkSession, 
     assert merge(home, source_of(home), lake).chunks_before
 
 
-def _killing(*_: object) -> None:
+def _killing(*_: object, **__: object) -> None:
     raise Killed
 
 

@@ -95,3 +95,19 @@ def test_every_row_is_in_one_merged_chunk_with_its_landing(
         if not (chunk["sorted_at"] and chunk["sorted_seen"] is not False):
             assert chunk["rows"] <= source.chunks.unsorted
     assert len(set(made["chunk_id"].to_pylist())) == made.num_rows
+
+
+@pytest.mark.parametrize("seed", range(tries(12)))
+def test_a_process_merges_stored_chunks_as_a_task_does(source: Source, seed: int) -> None:
+    chance = random.Random(seed)
+    given = random_chunks(chance, source)
+    stored = given.to_pylist()
+    for chunk in stored:  # chunks of one landing are stored without the landings of their rows
+        chunk["landings"] = chance.choice([None, chunk["landings"]])
+    chance.shuffle(stored)
+    merger = _Merger(source, 5, 99)
+    ordered = sorted(given.to_pylist(), key=lambda chunk: (chunk["entity"], chunk["row_ids"][0]))
+    task = pa.Table.from_batches(list(merger(pa.Table.from_pylist(ordered, given.schema).to_batches())))
+    here = merging.merged_here(pa.Table.from_pylist(stored, given.schema), merger)
+    assert cells(here) == cells(given)
+    assert here.to_pylist() == task.to_pylist()
