@@ -176,7 +176,7 @@ LIBRARIES: dict[str, set[str]] = {
     "jobs": {*SPARK, "airflow", "openlineage", "structlog"},
     "portal": {*ARROW, "airflow", "deltalake", "fastapi", "jinja2", "starlette"},
     "server": {
-        *("cryptography", "httpx", "psutil", "pyarrow", "pyhive", "pyspark", "stamina", "structlog", "thrift"),
+        *("cryptography", "httpx", "psutil", "pyarrow", "pyhive", "pyspark", "structlog", "thrift"),
         *("thrift_sasl", "yaml"),
     },
     "server.class_archive": {"pyspark"},
