@@ -18,7 +18,6 @@ import os
 import re
 import shlex
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,7 +27,13 @@ from spark_jobs.config import Settings, keep_private, load_settings
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.s3 import is_s3, spark_settings, with_scheme
 from spark_jobs.server.class_archive import class_archive, reading
-from spark_jobs.server.connect_client import channel_builder, connect_address, unreachable
+from spark_jobs.server.connect_client import (
+    channel_builder,
+    connect_address,
+    release_in_order,
+    retry_briefly,
+    unreachable,
+)
 from spark_jobs.server.errors import END_OF_SPARK, ServerUnreachable
 from spark_jobs.server.guard import LOG_STORE, S3_LOG_STORE, SCANS, VIEWS, guard_jar
 from spark_jobs.server.jars import further_jars, needed
@@ -369,18 +374,9 @@ def _connect(settings: Settings, app_name: str) -> SparkSession:
     # pyspark itself does so for an address: from here on its functions are those of Spark Connect
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     session = cast("SparkSession", ConnectSession.builder.channelBuilder(builder).create())
-    _retry_briefly(session)
+    retry_briefly(session.client)
+    release_in_order(session.client)
     return session
-
-
-def _retry_briefly(session: SparkSession) -> None:
-    """Make calls give up after about 10 s without a server; pyspark's own policy retries for 10 minutes."""
-    from pyspark.sql.connect.client.retries import DefaultPolicy
-
-    # the error that follows explains the same
-    warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
-    policy = DefaultPolicy(max_retries=5, initial_backoff=100, max_backoff=4000)
-    session.client.set_retry_policies([policy])
 
 
 def write_properties(settings: Settings, extra: dict[str, str] | None = None) -> Path:

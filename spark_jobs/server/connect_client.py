@@ -9,6 +9,8 @@ programs of other machines, and for those that bring the token themselves (`TIDE
 from __future__ import annotations
 
 import socket
+import warnings
+from concurrent.futures import wait
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -19,9 +21,11 @@ from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.server.listeners import expect_private_folder, expect_trusted_listener, socket_folder
 
 if TYPE_CHECKING:
-    from pyspark.sql.connect.client import DefaultChannelBuilder
+    from pyspark.sql.connect.client import DefaultChannelBuilder, SparkConnectClient
 
 _NAME = "connect.sock"
+RELEASES_S = 10
+"""The most seconds that the end of a session waits for its statements' results to be released."""
 
 
 def connect_socket(settings: Settings) -> Path:
@@ -115,3 +119,28 @@ def _through_socket(path: Path, token: str, app_name: str) -> DefaultChannelBuil
 
     # pyspark takes any builder of channels, though its type hints name its own
     return cast("DefaultChannelBuilder", Through(params={ChannelBuilder.PARAM_USER_AGENT: app_name}))
+
+
+def retry_briefly(client: SparkConnectClient) -> None:
+    """Make calls give up after about 10 s without a server; pyspark's own policy retries for 10 minutes."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    # the error that follows explains the same
+    warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
+    client.set_retry_policies([DefaultPolicy(max_retries=5, initial_backoff=100, max_backoff=4000)])
+
+
+def release_in_order(client: SparkConnectClient) -> None:
+    """Make the end of the client's session wait until the results of its statements are released.
+
+    pyspark asks for these releases in threads, and waits for them only once the session is gone. The server then
+    refuses the last ones, and both logs get an error though nothing went wrong.
+    """
+    end_session = client.release_session
+
+    def end_in_order() -> None:
+        wait([*client._release_futures], timeout=RELEASES_S)
+        end_session()
+
+    # pyspark has no hook between the two
+    client.release_session = end_in_order  # type: ignore[method-assign]

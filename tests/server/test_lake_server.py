@@ -131,6 +131,35 @@ def test_a_job_outlives_the_death_of_all_python_workers_before_it(lake_server):
     assert again.returncode == 0, again.stderr[-2000:]
 
 
+SLOW_RELEASES = """
+import time
+from spark_jobs.session import open_session
+
+spark = open_session()
+# the session would end long before the release is asked for
+release = spark.client._stub.ReleaseExecute
+
+def release_slowly(*args, **kwargs):
+    time.sleep(0.5)
+    return release(*args, **kwargs)
+
+spark.client._stub.ReleaseExecute = release_slowly
+assert spark.range(40).count() == 40
+spark.stop()
+"""
+
+
+def test_a_session_that_ends_after_its_work_leaves_no_error_in_a_log(lake_server):
+    log = lake_server.logs_dir / "lake.log"
+    before = log.stat().st_size
+    worked = client(lake_server, SLOW_RELEASES)
+    assert worked.returncode == 0, worked.stderr[-2000:]
+    with log.open("rb") as file:
+        file.seek(before)
+        lines = [*file.read().decode().splitlines(), *worked.stderr.splitlines()]
+    assert [line for line in lines if "releaseexecute" in line.lower() or "SESSION_" in line] == []
+
+
 def test_a_table_written_through_connect_is_read_through_sql(lake_server):
     written = client(
         lake_server,
