@@ -251,4 +251,6 @@ def _repeated(
 def _record(lake: Lake, source: Source, audited: Audited, token: int) -> None:
     common = {"source": source.name, "token": token, "run_id": audited.run_id, "recorded_at": datetime.now(UTC)}
     rows = [{**common, **asdict(v), "sample": as_json(v.sample)} for v in audited.verdicts]
+    # no run may have widened the table since an older version made it
+    lake.widen([RESULTS])
     lake.record(RESULTS, rows)

@@ -23,7 +23,7 @@ from spark_jobs.kernels.measures.balance import Balance
 from spark_jobs.kernels.placing import visible_times
 from spark_jobs.kernels.plain import Flags, Ints, numbers
 from spark_jobs.kernels.records.rules import RULES_VERSION
-from spark_jobs.landing.erasures import erased_entities
+from spark_jobs.landing.erasures import erased_values
 from spark_jobs.landing.ledger import LANDED, Version, versions
 from spark_jobs.landing.places import Places
 from spark_jobs.landing.reader import list_drop_files
@@ -228,7 +228,7 @@ class BronzeAudit:
         landed = [n for n in self.shown if self.known[self.places.paths[n]].kind == LANDED]
         step = max(1, -(-len(landed) // FILES_READ))
         hidden, quarantine = self._duplicates(landings), self._quarantine(landings)
-        findings, spec = [], record_spec(self.source, erased_entities(self.lake, self.source))
+        findings, spec = [], record_spec(self.source, erased_values(self.lake, self.source))
         for n in landed[::step]:
             version = self.known[self.places.paths[n]]
             file = next(

@@ -1,6 +1,7 @@
-"""Erase an entity: its rows leave the lake, and results in which they counted are restated without them.
+"""Erase the rows of an entity, or of one value in another column: they leave the lake, and results in which they
+counted are restated without them.
 
-Rows of the entity that land again are counted and not kept. The steps are recorded in the lake, and each may be done
+Such rows that land again are counted and not kept. The steps are recorded in the lake, and each may be done
 twice: an erasure that was interrupted anywhere goes on if it is started again. Until it is finished no run of the
 source begins.
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +24,7 @@ from spark_jobs.definitions.definition import definitions
 from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.environments import drop_tables
 from spark_jobs.jobs.erase_account import Bronze, count_out, left_without
-from spark_jobs.jobs.erase_history import Restatement, histories_without
+from spark_jobs.jobs.erase_history import Replacement, Restatement, histories_without
 from spark_jobs.jobs.erase_search import counted_out, given_up_histories, landed_files, left_in_tables
 from spark_jobs.jobs.erase_texts import redact_quality, scrub_home
 from spark_jobs.jobs.in_force import in_force
@@ -30,7 +32,9 @@ from spark_jobs.jobs.marts import marts_follow
 from spark_jobs.jobs.pins import copy_again
 from spark_jobs.jobs.published import check_published
 from spark_jobs.jobs.visits import sweep_under, visit_source
-from spark_jobs.kernels.records.erased import Erasures
+from spark_jobs.kernels.plain import Flags, numbers
+from spark_jobs.landing.choices import Choice
+from spark_jobs.landing.chunking import chunks_without
 from spark_jobs.landing.erasures import (
     BEGUN,
     COUNTED,
@@ -60,7 +64,7 @@ if TYPE_CHECKING:
 
 
 class EntityUnknown(ParameterError):
-    """The source has no row of the entity, and no erasure of it was begun. Facts: `source`."""
+    """The source has no row with the value, and no erasure of it was begun. Facts: `source`."""
 
     code = "entity_unknown"
 
@@ -69,13 +73,13 @@ class EntityUnknown(ParameterError):
 class Erased:
     """The report of an erasure.
 
-    rows: the number of landed rows and duplicates of the entity. records: the number of records in quarantine that
-    named it. tables: how many rows `went` and `came`, by table. files: landed files that still have rows of the entity
-    or name it, for their owner to rewrite. texts: logs and reports in which it was blacked out. left: places that still
-    have it, each with what to do. since: the time from which on the past of restated windows is known; None if since
-    did not move. pins: the pins' tables that were copied again. environments: those that lost their tables of the
-    source, and have to be built again. marts: what was done about the marts. again: drops and files to be read again,
-    since rows of other entities count now that were duplicates of the entity's rows.
+    rows: the number of landed rows and duplicates with the value. records: the number of records in quarantine that
+    had it. tables: how many rows `went` and `came`, by table; of chunks those that went whole. files: landed files that
+    still have such rows or name the value, for their owner to rewrite. texts: logs and reports in which it was blacked
+    out. left: places that still have it, each with what to do. since: the time from which on the past of restated
+    windows and states is known; None if since did not move. pins: the pins' tables that were copied again.
+    environments: those that lost their tables of the source, and have to be built again. marts: what was done about the
+    marts. again: drops and files to be read again, since other rows count now that were duplicates of erased rows.
     """
 
     erasure: str
@@ -93,26 +97,26 @@ class Erased:
     again: list[tuple[int, str]] = field(default_factory=list)
 
 
-def find(settings: Settings, source: Source, spark: SparkSession, entity: str) -> Erased:
-    """The report of an erasure before it is done: the rows, records and files of the entity. Changes nothing.
+def find(settings: Settings, source: Source, spark: SparkSession, choice: Choice) -> Erased:
+    """The report of an erasure before it is done: the rows, records and files that would go. Changes nothing.
 
     Raises:
-        EntityUnknown: the lake and the landed files have nothing of the entity.
+        EntityUnknown: the lake and the landed files have nothing with the value.
     """
-    _check_named(source, entity)
+    _check_named(source, choice)
     lake = Lake(spark)
     check_tables(lake, source)
-    bronze = _bronze(lake, source, entity, new_erasure(lake, source, entity, "", ""))
+    bronze = Bronze(lake, source, choice, new_erasure(lake, source, choice, "", "").erases)
     account = bronze.account()
-    landed = landed_files(settings, lake, source, entity, account.files)
+    landed = landed_files(settings, lake, source, choice.value, account.files)
     report = Erased("", source.name, account.rows, bronze.rejects(), files=[*landed.paths], left=[*landed.unsearched])
     if not (report.rows or report.records or report.files):
-        raise _unknown(source, entity)
-    for table in _of_entity(source):
-        if lake.is_stored(table.database, table.table):
-            rows = lake.stored(table, ["entity"], pc.field("entity") == entity, _part(table, source)).whole().num_rows
-            if rows:
-                report.tables[table.qualified] = {"went": rows, "came": 0}
+        raise _unknown(source, choice)
+    if account.lines:
+        standing, shown = in_force(lake, source)
+        counted = histories_without(lake, source, choice, account, standing, shown).count(lake)
+        counted |= {each.table.qualified: each.count(lake) for each in _of_rows(bronze)}
+        report.tables = {table: counts for table, counts in counted.items() if any(counts.values())}
     return report
 
 
@@ -120,16 +124,16 @@ def erase(
     settings: Settings,
     source: Source,
     spark: SparkSession,
-    entity: str,
+    choice: Choice,
     because: str,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Erased:
-    """Erase an entity, or go on with an interrupted erasure of it.
+    """Erase the chosen rows, or go on with an interrupted erasure of them.
 
     The caller holds the source's turn. `on_step` is called with the name of each step before it begins.
 
     Raises:
-        EntityUnknown: the lake and the landed files have nothing of the entity.
+        EntityUnknown: the lake and the landed files have nothing with the value.
         SourceUnpublished: rows have landed or are sealed, and are not published.
         ParameterError: no reason is given.
     """
@@ -137,12 +141,12 @@ def erase(
         raise ParameterError(
             expected="a reason, which is kept", found="none", next_step='say it: --because "asked on 2026-11-02"'
         )
-    _check_named(source, entity)
+    _check_named(source, choice)
     lake = Lake(spark)
     with visit_source(settings, source, lake, erases=True) as lease:
         check_tables(lake, source)
         ensure_source(lake, source)
-        work = _Work.of(settings, lake, source, entity, because, lease)
+        work = _Work.of(settings, lake, source, choice, because, lease)
         if work.erasure.step != COUNTED:
             sweep_under(lease, lake, source)
             work.begin(on_step)
@@ -157,7 +161,7 @@ class _Work:
     settings: Settings
     lake: Lake
     source: Source
-    entity: str
+    choice: Choice
     lease: Lease
     erasure: Erasure
     standing: SourceFrontiers
@@ -165,11 +169,11 @@ class _Work:
     report: Erased
 
     @classmethod
-    def of(cls, settings: Settings, lake: Lake, source: Source, entity: str, because: str, lease: Lease) -> _Work:
-        erasure = new_erasure(lake, source, entity, because, getpass.getuser())
+    def of(cls, settings: Settings, lake: Lake, source: Source, choice: Choice, because: str, lease: Lease) -> _Work:
+        erasure = new_erasure(lake, source, choice, because, getpass.getuser())
         standing, shown = in_force(lake, source, near=lease.fence.token)
         report = Erased(erasure.erasure, source.name, erasure.rows or 0)
-        return cls(settings, lake, source, entity, lease, erasure, standing, shown, report)
+        return cls(settings, lake, source, choice, lease, erasure, standing, shown, report)
 
     @property
     def fence(self) -> Fence:
@@ -178,19 +182,19 @@ class _Work:
 
     @property
     def bronze(self) -> Bronze:
-        """The rows and records of the entity in bronze."""
-        return _bronze(self.lake, self.source, self.entity, self.erasure)
+        """The chosen rows and records in bronze."""
+        return Bronze(self.lake, self.source, self.choice, self.erasure.erases)
 
     def begin(self, on_step: Callable[[str], None]) -> None:
-        """The steps that need the entity's rows: restate the histories without them, and count them as erased."""
+        """The steps that need the chosen rows: restate the histories without them, and count them as erased."""
         check_published(self.lake, self.source, self.standing, self.shown, "erased")
         account, rejects = self.bronze.account(), self.bronze.rejects()
         known = account.lines or rejects or self.erasure.step
-        if not known and not landed_files(self.settings, self.lake, self.source, self.entity, set()).paths:
-            raise _unknown(self.source, self.entity)
+        if not known and not landed_files(self.settings, self.lake, self.source, self.choice.value, set()).paths:
+            raise _unknown(self.source, self.choice)
         self.erasure = record_step(self.lake, self.source, self.erasure, BEGUN)
         on_step("histories")
-        restatement = histories_without(self.lake, self.source, self.entity, self.standing, self.shown)
+        restatement = histories_without(self.lake, self.source, self.choice, account, self.standing, self.shown)
         self._move_since(restatement)
         self.report.tables |= restatement.write(self.lake)
         on_step("account")
@@ -199,7 +203,7 @@ class _Work:
         self.erasure = record_step(self.lake, self.source, self.erasure, COUNTED, account.rows + rejects)
 
     def _move_since(self, restatement: Restatement) -> None:
-        """Move since to where the past of restated windows is known again, so that no read asks for earlier times."""
+        """Move since to where the past of what is restated is known again, so that no read asks for earlier times."""
         since_us = restatement.since_us
         if since_us is None:
             return
@@ -213,19 +217,17 @@ class _Work:
         self.report.since = datetime.fromtimestamp(since_us / 1e6, UTC)
 
     def remove(self, on_step: Callable[[str], None]) -> None:
-        """The steps that remove the entity's rows and its name from texts; each may be done again."""
+        """The steps that remove the chosen rows, and the value from texts; each may be done again."""
         on_step("rows")
-        for table in _of_entity(self.source):
-            self._remove_from(table, "entity")
+        bronze = self.bronze
+        self._remove_chunk_rows(bronze)
+        for removal in _of_rows(bronze)[1:]:
+            self._note(removal.table, removal.write(self.lake)["went"])
         for table in given_up_histories(self.lake, self.source):
             self._remove_given_up(table)
-        bronze = self.bronze
-        self._note(DUPLICATES, self.lake.rewrite(
-            DUPLICATES, _without(bronze.of_duplicates), ["row"], source=self.source.name
-        ).removed)  # fmt: skip
         self._recount()
         on_step("texts")
-        redact_quality(self.lake, self.source, self.entity, bronze.erased, self.fence)
+        redact_quality(self.lake, self.source, self.choice.value, bronze.erased, self.fence)
         on_step("pins")
         self.report.pins = copy_again(self.lake, self.source)
         self.report.environments = [
@@ -243,41 +245,43 @@ class _Work:
         self.report.again = sorted(left_without(bronze))
         self.erasure = record_step(self.lake, self.source, self.erasure, FINISHED)
 
-    def _remove_from(self, table: Table, column: str) -> None:
-        if not self.lake.is_stored(table.database, table.table):
-            return
+    def _remove_chunk_rows(self, bronze: Bronze) -> None:
+        """Remove the chosen rows from chunks; the other rows of their chunks stay."""
+        table, looked_at = chunks(self.source), ["rows", self.choice.stored]
 
-        def of_entity(rows: pa.Table) -> Any:
-            texts = rows[column].cast(pa.string())
-            return pc.fill_null(pc.equal(texts, self.entity), False).to_numpy(zero_copy_only=False).astype(bool)
+        def change(stored: pa.Table) -> pa.Table | None:
+            going = bronze.of_chunks(stored)
+            if not going.any():
+                return None
+            is_whole = {"row_ids", *looked_at} <= {*stored.column_names}
+            return chunks_without(self.source, stored, going) if is_whole else stored
 
-        options: dict[str, Any] = {"source": _part(table, self.source).get("source", [None])[0]}
-        if table == chunks(self.source):
-            stored = self.lake.stored(table, ["rows"])
-            rows = sum(int(pc.sum(part["rows"]).as_py() or 0) for part in stored.tables())
-            options["layout"] = dense_layout(page_rows(rows, stored.n_rows))
-        self._note(table, self.lake.rewrite(table, _without(of_entity), [column], **options).removed)
+        stored = self.lake.stored(table, ["rows"])
+        rows = sum(int(pc.sum(part["rows"]).as_py() or 0) for part in stored.tables())
+        layout = dense_layout(page_rows(rows, stored.n_rows))
+        self._note(table, self.lake.rewrite(table, change, looked_at, layout=layout).removed)
 
     def _remove_given_up(self, table: Table) -> None:
-        """Remove the entity from the history of a window that left the source file.
+        """Remove the chosen rows from the history of a window that left the source file.
 
-        Such a history can't be restated: if the entity is not part of its key, the whole table is dropped.
+        Such a history can't be restated: if the chosen column is not part of its key, the whole table is dropped.
         """
-        keys = self.lake.properties(table).get(IDENTITY, "").split(",")
-        if self.source.entity in keys:
-            self._remove_from(table, self.source.entity)
+        column, keys = self.choice.column, self.lake.properties(table).get(IDENTITY, "").split(",")
+        if column in keys:
+            removal = Replacement(table, [column], lambda rows: self.choice.flags(rows[column]), None)
+            self._note(table, removal.write(self.lake)["went"])
         else:
             rows = self.lake.stored(table, keys[:1]).n_rows
             self.lake.drop(table)
             self._note(table, rows)
 
     def _search(self) -> None:
-        """Black the entity out of texts, and report the files and tables that still have it."""
-        settings, lake, source = self.settings, self.lake, self.source
-        self.report.texts, left = scrub_home(settings, self.entity)
-        landed = landed_files(settings, lake, source, self.entity, counted_out(lake, source, self.erasure.erasure))
+        """Black the value out of texts, and report the files and tables that still have it."""
+        settings, lake, source, value = self.settings, self.lake, self.source, self.choice.value
+        self.report.texts, left = scrub_home(settings, value)
+        landed = landed_files(settings, lake, source, value, counted_out(lake, source, self.erasure.erasure))
         self.report.files = [*landed.paths]
-        self.report.left += [*left_in_tables(settings, lake, source, self.entity), *left, *landed.unsearched]
+        self.report.left += [*left_in_tables(settings, lake, source, value), *left, *landed.unsearched]
 
     def _note(self, table: Table, removed: int) -> None:
         if removed:
@@ -317,11 +321,10 @@ class _Work:
             )
 
     def _tables(self) -> list[Table]:
-        """The tables whose earlier versions may contain the entity."""
+        """The tables whose earlier versions may have the chosen rows."""
         tables = [
-            *_of_entity(self.source),
+            *(chunks(self.source), updates(self.source), DUPLICATES, LATE, STATE, CHAINS),
             QUARANTINE,
-            DUPLICATES,
             *(d.table() for d in definitions(self.source)),
             *given_up_histories(self.lake, self.source),
             *QUALITY,
@@ -329,36 +332,32 @@ class _Work:
         return [table for table in dict.fromkeys(tables) if self.lake.is_stored(table.database, table.table)]
 
 
-def _bronze(lake: Lake, source: Source, entity: str, erasure: Erasure) -> Bronze:
-    return Bronze(lake, source, entity, Erasures(erasure.salt, frozenset({erasure.entity_hash})))
+def _of_rows(bronze: Bronze) -> list[Replacement]:
+    """The removals of the chosen rows from the tables that have rows as they landed; chunks come first."""
+    choice, source = bronze.choice, bronze.source
+    of_chunk = [choice.stored, "rows"]
+
+    def with_chosen(stored: pa.Table) -> Flags:
+        counts = numbers(stored["rows"])
+        of_rows = np.repeat(np.arange(stored.num_rows), counts)
+        return np.isin(np.arange(stored.num_rows), of_rows[bronze.of_chunks(stored)])
+
+    return [
+        Replacement(chunks(source), of_chunk, with_chosen, None),
+        Replacement(updates(source), [choice.stored], choice.of_rows, None),
+        Replacement(DUPLICATES, ["row"], bronze.of_duplicates, None, source.name),
+    ]
 
 
-def _of_entity(source: Source) -> list[Table]:
-    """The source's tables with a column `entity`."""
-    return [chunks(source), updates(source), LATE, STATE, CHAINS]
+def _check_named(source: Source, choice: Choice) -> None:
+    if not choice.value.strip():
+        raise _unknown(source, choice)
 
 
-def _part(table: Table, source: Source) -> dict[str, list[str]]:
-    return {"source": [source.name]} if "source" in table.partitions else {}
-
-
-def _without(of_entity: Callable[[pa.Table], Any]) -> Callable[[pa.Table], pa.Table | None]:
-    def change(rows: pa.Table) -> pa.Table | None:
-        going = of_entity(rows)
-        return rows.filter(pa.array(~going)) if going.any() else None
-
-    return change
-
-
-def _check_named(source: Source, entity: str) -> None:
-    if not entity.strip():
-        raise _unknown(source, entity)
-
-
-def _unknown(source: Source, entity: str) -> EntityUnknown:
+def _unknown(source: Source, choice: Choice) -> EntityUnknown:
     return EntityUnknown(
-        expected=f"an entity of {source.name}, by its {source.entity} as landed",
-        found=f"no row, duplicate or record of quarantine with {entity!r}",
+        expected=f"a value that {source.name} has in its column {choice.column}, as landed",
+        found=f"no row, duplicate or record of quarantine with {choice.value!r}",
         consequence="nothing was erased",
         next_step=f"`tidemark state {source.name}` lists entities; texts are compared letter by letter",
         source=source.name,

@@ -1,4 +1,4 @@
-"""The account of an erasure: how many rows of each file and landing were the entity's.
+"""The account of an erasure: how many rows of each file and landing were chosen.
 
 In the ledger they move from the rows and duplicates to the rejects. Quarantine lists them under the rule `erased`,
 without entity or values. So the sum still holds: rows in files = chunks + quarantine + duplicates.
@@ -6,7 +6,6 @@ without entity or values. So the sum still holds: rows in files = chunks + quara
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,6 +20,8 @@ from spark_jobs.kernels.chunks.merging import chunk_rows
 from spark_jobs.kernels.plain import Flags, Ints, numbers
 from spark_jobs.kernels.records import RULES_VERSION
 from spark_jobs.kernels.records.erased import ERASED, Erasures
+from spark_jobs.kernels.records.rules import ERASED_REASON
+from spark_jobs.landing.choices import Choice
 from spark_jobs.landing.ledger import RETRACTED, versions
 from spark_jobs.landing.places import Places
 from spark_jobs.sources import Source
@@ -28,35 +29,37 @@ from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import DUPLICATES, FILES, LANDINGS, QUARANTINE, chunks
 
-REASON = "expected no record of an entity that was erased, found one; nothing of it is kept"
 Key = tuple[str, int, int]
 """The path of a file, a landing, and the diff of the rows."""
 
 
 @dataclass
 class Account:
-    """The entity's rows and duplicates among those in bronze, by path, landing and diff.
+    """The chosen rows and duplicates among those in bronze, by path, landing and diff.
 
-    `lines`: the lines of the entity's rows and duplicates. `others`: how many there are of other entities, by kind.
-    `concerned`: the keys under which the entity has rows, and those under which it has duplicates.
+    `lines`: the lines of the chosen rows and duplicates. `row_ids`: the ids of the chosen rows. `entities`: the
+    entities that have chosen rows. `others`: how many rows and duplicates are not chosen, by kind. `concerned`: the
+    keys under which rows are chosen, and those under which duplicates are.
     """
 
     lines: dict[Key, list[int]] = field(default_factory=lambda: defaultdict(list))
+    row_ids: set[int] = field(default_factory=set)
+    entities: set[str] = field(default_factory=set)
     others: dict[str, Counter[Key]] = field(default_factory=lambda: {"rows": Counter(), "duplicates": Counter()})
     concerned: dict[str, set[Key]] = field(default_factory=lambda: {"rows": set(), "duplicates": set()})
 
     @property
     def rows(self) -> int:
-        """The number of rows and duplicates of the entity that landed, without counting those taken back."""
+        """The number of chosen rows and duplicates that landed, without counting those taken back."""
         return sum(len(lines) for (_, _, diff), lines in self.lines.items() if diff > 0)
 
     @property
     def files(self) -> set[str]:
-        """The files that have rows of the entity."""
+        """The files that have chosen rows."""
         return {path for path, _, diff in self.lines if diff > 0}
 
     def take(self, what: str, key: Key, line: int, *, erased: bool) -> None:
-        """Count one row of `what` (rows or duplicates): as the entity's if `erased`, else as one of the others."""
+        """Count one row of `what` (rows or duplicates): as chosen if `erased`, else as one of the others."""
         if erased:
             self.lines[key].append(line)
             self.concerned[what].add(key)
@@ -66,11 +69,11 @@ class Account:
 
 @dataclass(frozen=True)
 class Bronze:
-    """The rows, duplicates and records of an entity in bronze."""
+    """The chosen rows, duplicates and records in bronze."""
 
     lake: Lake
     source: Source
-    entity: str
+    choice: Choice
     erased: Erasures
 
     @cached_property
@@ -79,9 +82,9 @@ class Bronze:
         return Places.of(versions(self.lake, self.source).values(), self.source)
 
     def account(self) -> Account:
-        """Count the rows of chunks and duplicates: the entity's and the others."""
+        """Count the rows of chunks and duplicates: the chosen ones and the others."""
         account = Account()
-        columns = ["entity", "rows", "row_ids", "diff", "landing", LANDINGS.name]
+        columns = ["entity", "rows", "row_ids", "diff", "landing", LANDINGS.name, self.choice.stored]
         for table in self.lake.stored(chunks(self.source), columns).tables():
             self._take_chunks(account, table)
         for row, erased in self.duplicates():
@@ -96,7 +99,9 @@ class Bronze:
         of_row = pc.coalesce(rows["of_row"].combine_chunks(), rows["landing"].combine_chunks())
         landings = numbers(pa.chunked_array([of_row]))
         files = self.places.files(ids)
-        erased = pc.equal(rows["entity"], self.entity).to_numpy(zero_copy_only=False).astype(bool)
+        erased = self.of_chunks(table)
+        account.row_ids.update(ids[erased].tolist())
+        account.entities.update(rows["entity"].filter(pa.array(erased)).unique().to_pylist())
         lines = ids - self.places.firsts[files] + 1
         for n in np.flatnonzero(erased & (files >= 0)).tolist():
             key = self.places.paths[files[n]], int(landings[n]), int(diffs[n])
@@ -109,30 +114,34 @@ class Bronze:
             account.others["rows"][self.places.paths[file], landing, diff] += n
 
     def duplicates(self) -> Iterator[tuple[dict[str, Any], bool]]:
-        """Each row of the source's duplicates, with True if it is the entity's."""
+        """Each row of the source's duplicates, with True if it is chosen."""
         columns = ["file", "line", "row_id", "counted_row_id", "row", "diff", "landing", "seq_no"]
         for table in self.lake.stored(DUPLICATES, columns, None, {"source": [self.source.name]}).tables():
             erased = self.of_duplicates(table)
             yield from zip(table.to_pylist(), erased.tolist(), strict=True)
 
-    def of_duplicates(self, table: pa.Table) -> Flags:
-        """A flag for each duplicate: True if it is the entity's, by the column `row`."""
-        texts = table["row"].to_pylist()
-        return np.array([self._is_of(text) for text in texts], np.bool_)
+    def of_chunks(self, table: pa.Table) -> Flags:
+        """A flag for each row of chunks, one chunk after the other: True if it is chosen. The chunks have the columns
+        `rows` and `choice.stored`."""
+        if self.choice.is_entity:
+            return np.repeat(self.choice.of_rows(table), numbers(table["rows"]))
+        return self.choice.of_rows(chunk_rows(table, rows="rows", arrays={s: s for s in [self.choice.stored]}, same=()))
 
-    def _is_of(self, row: str | None) -> bool:
-        return row is not None and json.loads(row).get("entity") == self.entity
+    def of_duplicates(self, table: pa.Table) -> Flags:
+        """A flag for each duplicate: True if it is chosen, by the column `row`."""
+        return self.choice.of_json(table["row"].to_pylist())
 
     def mentioned(self, table: pa.Table) -> Flags:
-        """A flag for each row of quarantine: True if its `raw` or `reason` names the entity."""
+        """A flag for each row of quarantine: True if its `raw` or `reason` has the chosen value."""
+        value = self.choice.value
         named = [
-            any(text is not None and self.entity in text and self.erased.mentioned_in(text) for text in texts)
+            any(text is not None and value in text and self.erased.mentioned_in(text) for text in texts)
             for texts in zip(table["raw"].to_pylist(), table["reason"].to_pylist(), strict=True)
         ]
         return np.array(named, np.bool_)
 
     def rejects(self) -> int:
-        """The number of rows in quarantine that name the entity, without counting those taken back."""
+        """The number of rows in quarantine that have the chosen value, without counting those taken back."""
         stored = self.lake.stored(QUARANTINE, ["raw", "reason", "diff"], None, {"source": [self.source.name]})
         return sum(int((self.mentioned(t) & (numbers(t["diff"]) > 0)).sum()) for t in stored.tables())
 
@@ -153,7 +162,7 @@ def count_out(bronze: Bronze, account: Account, name: str, fence: Fence) -> None
         named = bronze.mentioned(table)
         if not (earlier.any() or named.any()):
             return None
-        for column, value in (("rule", ERASED), ("reason", REASON), ("raw", None)):
+        for column, value in (("rule", ERASED), ("reason", ERASED_REASON), ("raw", None)):
             if column in table.column_names:
                 place = table.schema.get_field_index(column)
                 changed = pc.if_else(pa.array(named), pa.scalar(value, pa.string()), table[column].combine_chunks())
@@ -166,7 +175,7 @@ def count_out(bronze: Bronze, account: Account, name: str, fence: Fence) -> None
 
 
 def _records(source: Source, account: Account) -> Iterator[dict[str, Any]]:
-    """The rows of quarantine for the entity's rows, in the form that landing writes.
+    """The rows of quarantine for the chosen rows, in the form that landing writes.
 
     There is a row for each line of a file up to `landing.max_rejects`, and one range for all further lines.
     """
@@ -175,7 +184,7 @@ def _records(source: Source, account: Account) -> Iterator[dict[str, Any]]:
         ordered = sorted(lines)
         common = {
             "source": source.name, "file": path, "rule": ERASED, "rule_version": RULES_VERSION, "diff": diff,
-            "definition": source.definition_parts()["parse"], "reason": REASON, "landing": landing,
+            "definition": source.definition_parts()["parse"], "reason": ERASED_REASON, "landing": landing,
             "ended": None if diff > 0 else RETRACTED,
         }  # fmt: skip
         yield from ({**common, "line": line} for line in ordered[:most])

@@ -1,62 +1,140 @@
-"""An erasure in the histories of windows.
+"""An erasure in histories: of windows, states, chains and late rows.
 
-Windows with the entity in their key are removed; windows that it shared with other entities are restated without it.
+What has chosen rows alone is removed; what they share with other rows is restated without them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import definitions
+from spark_jobs.jobs.erase_account import Account
+from spark_jobs.kernels.plain import Flags, among
+from spark_jobs.landing.choices import Choice
 from spark_jobs.reads.publications import publications
-from spark_jobs.restatement.replayed import Moment, Region, replayed, versions_of
+from spark_jobs.restatement.chains import retention_of
+from spark_jobs.restatement.late import BELOW, KEPT_BELOW, late_rows
+from spark_jobs.restatement.replayed import Moment, Region, replayed, taken_in, versions_of
+from spark_jobs.restatement.replayed_states import ReplayedStates, columns_replayed, replayed_states
 from spark_jobs.restatement.restater import result_schema
 from spark_jobs.sources import Source
+from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication, visible_rows
-from spark_jobs.storage.tables import updates
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.tables import BELOW_HORIZON, LATE, STATE, row_columns, updates
 from spark_jobs.storage.times import micros
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.source_plane import stored_counting_rows
 
 
 @dataclass(frozen=True)
-class Restatement:
-    """The changes of an erasure in the histories of windows.
+class Replacement:
+    """Rows of a table that go, and the rows `more` that come in their place (None: no rows).
 
-    `regions`: parts of histories, each with the rows in its place; None for no rows. `since_us`: the time from which on
-    the past is known of windows that can't be computed as earlier runs did; None if there are no such windows.
+    `going`: a function that flags the rows that go, by the columns `looked_at`. `source`: the source whose rows alone
+    are looked at in a shared table.
     """
 
-    regions: Sequence[tuple[Region, pa.Table | None]]
+    table: Table
+    looked_at: Sequence[str]
+    going: Callable[[pa.Table], Flags]
+    more: pa.Table | None
+    source: str | None = None
+
+    @property
+    def came(self) -> int:
+        """The number of rows that come."""
+        return 0 if self.more is None else self.more.num_rows
+
+    def count(self, lake: Lake) -> dict[str, int]:
+        """The numbers of rows that would have gone (`went`) and come (`came`)."""
+        partitions = None if self.source is None else {"source": [self.source]}
+        stored = lake.stored(self.table, self.looked_at, None, partitions)
+        return {"went": sum(int(self.going(rows).sum()) for rows in stored.tables()), "came": self.came}
+
+    def write(self, lake: Lake) -> dict[str, int]:
+        """Replace the rows in one commit; returns how many rows `went` and `came`."""
+        more = self.more if self.came else None
+        done = lake.rewrite(self.table, without(self.going), self.looked_at, source=self.source, more=more)
+        return {"went": done.removed, "came": self.came}
+
+
+def without(going: Callable[[pa.Table], Flags]) -> Callable[[pa.Table], pa.Table | None]:
+    """The change of a table by which the rows go that `going` flags."""
+
+    def change(rows: pa.Table) -> pa.Table | None:
+        flags = going(rows)
+        return rows.filter(pa.array(~flags)) if flags.any() else None
+
+    return change
+
+
+@dataclass(frozen=True)
+class Restatement:
+    """The changes of an erasure in histories.
+
+    `since_us`: the time from which on the past is known of what can't be computed as earlier runs did; None if all of
+    it can.
+    """
+
+    replacements: Sequence[Replacement]
     since_us: int | None = None
 
     def write(self, lake: Lake) -> dict[str, dict[str, int]]:
         """Change the tables, each in one commit; returns how many rows `went` and `came`, by table."""
-        return {region.definition.table().qualified: _replace(lake, region, more) for region, more in self.regions}
+        return {each.table.qualified: each.write(lake) for each in self.replacements}
+
+    def count(self, lake: Lake) -> dict[str, dict[str, int]]:
+        """The counts that `write` would return; changes nothing."""
+        return {each.table.qualified: each.count(lake) for each in self.replacements}
 
 
 @dataclass(frozen=True)
 class _Histories:
     lake: Lake
     source: Source
-    entity: str
+    choice: Choice
     standing: SourceFrontiers
     shown: Publication
 
-    def updates_of(self, columns: Sequence[str]) -> pa.Table:
-        """All updates of the entity in the trace, with these columns, also those that count in no window."""
-        table = updates(self.source)
-        where = pc.field("entity") == self.entity
-        handles = {"batch": sorted(self.standing.arrangement.handles())}
-        return self.lake.stored(table, list(columns), where, handles).whole()
+    @cached_property
+    def moments(self) -> list[Moment]:
+        """The publications, oldest first."""
+        listed = publications(self.lake, self.source, self.shown)
+        return [Moment(micros(each.published), micros(each.reached)) for each in listed]
 
-    def near(self, region: Region) -> pa.Table:
-        """The updates of all entities that can count in a region's windows."""
+    @property
+    def token(self) -> int:
+        """The token of the rows that come, by which they are visible."""
+        return self.shown.tokens[-1] if self.shown.tokens else self.shown.settled
+
+    @property
+    def since_us(self) -> int:
+        """The visible time below which nothing is told apart."""
+        return self.standing.arrangement.since.time or 0
+
+    def chosen(self, columns: Sequence[str]) -> pa.Table:
+        """All chosen updates in the trace, with these columns, also those that count in no window."""
+        handles = {"batch": sorted(self.standing.arrangement.handles())}
+        table, read = updates(self.source), [*columns, self.choice.stored]
+        stored = self.lake.stored(table, read, self.choice.condition, handles)
+        return stored.whole(lambda rows: pa.array(self.choice.of_rows(rows)))
+
+    def counting(self, columns: Sequence[str], where: pc.Expression) -> tuple[pa.Table, pa.Table]:
+        """The updates that count and meet `where`, with these columns: all of them, and those that are not chosen."""
+        read = [*columns, self.choice.stored]
+        state = self.standing.arrangement
+        rows = stored_counting_rows(self.lake, self.source, state, read, where).whole()
+        return rows, rows.filter(pa.array(~self.choice.of_rows(rows)))
+
+    def near(self, region: Region) -> tuple[pa.Table, pa.Table]:
+        """The updates that can count in a region's windows: all of them, and those that are not chosen."""
         definition = region.definition
         time, reach = f"t_{definition.time}", pc.scalar(False)
         for low, high in region.rows:
@@ -68,7 +146,7 @@ class _Histories:
                 reach |= (pc.field("seq_no") >= first) & (pc.field("seq_no") <= last)
         for key, values in region.keys.items():
             reach &= pc.field(f"c_{key}").isin(values)
-        return stored_counting_rows(self.lake, self.source, self.standing.arrangement, region.columns, reach).whole()
+        return self.counting(region.columns, reach)
 
     def stored(self, region: Region) -> pa.Table:
         """The region's history as it is in the table, times in microseconds."""
@@ -92,36 +170,46 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def histories_without(
-    lake: Lake, source: Source, entity: str, standing: SourceFrontiers, shown: Publication
+    lake: Lake, source: Source, choice: Choice, account: Account, standing: SourceFrontiers, shown: Publication
 ) -> Restatement:
-    """The histories of windows as they would be without the entity; computed again, the result is the same.
+    """The histories as they would be without the chosen rows; computed again, the result is the same.
 
-    The entity's updates must still be in the trace: the windows concerned are found by them.
+    The rows must still be in chunks and in the trace: what they changed is found by them.
     """
-    histories = _Histories(lake, source, entity, standing, shown)
-    moments = [Moment(micros(p.published), micros(p.reached)) for p in publications(lake, source, shown)]
-    regions: list[tuple[Region, pa.Table | None]] = []
+    histories = _Histories(lake, source, choice, standing, shown)
+    of_windows, unknown = _of_windows(histories)
+    chosen = histories.chosen(["entity", "row_id"])
+    entities = account.entities | set(chosen["entity"].to_pylist()) | ({choice.value} if choice.is_entity else set())
+    of_states, known = _of_states(histories, sorted(entities))
+    of_late = _of_late(histories, sorted(account.row_ids | set(chosen["row_id"].to_pylist())))
+    is_known = known and not unknown
+    return Restatement([*of_windows, *of_states, *of_late], None if is_known else shown.published_us - 1)
+
+
+def _of_windows(histories: _Histories) -> tuple[list[Replacement], bool]:
+    """The replacements in histories of windows; and True if the past of one of them is unknown."""
+    replacements: list[Replacement] = []
     unknown = False
-    for definition in definitions(source):
+    for definition in definitions(histories.source):
         columns = ["seq_no", "diff", f"t_{definition.time}", *(f"c_{key}" for key in definition.key)]
-        region = Region.of(definition, histories.updates_of(columns))
+        region = Region.of(definition, histories.chosen(columns))
         if region is None:
             continue
-        more, known = (None, True) if source.entity in definition.key else _without(histories, region, moments)
+        # windows of a key that has the column have chosen rows alone
+        alone = histories.choice.column in definition.key
+        more, known = (None, True) if alone else _without(histories, region)
         unknown = unknown or not known
-        regions.append((region, more))
-    return Restatement(regions, shown.published_us - 1 if unknown else None)
+        replacements.append(Replacement(definition.table(), [*definition.key, "window_start"], region.holds, more))
+    return replacements, unknown
 
 
-def _without(histories: _Histories, region: Region, moments: Sequence[Moment]) -> tuple[pa.Table, bool]:
-    """The region's history without the entity, and True if it goes back as far as the stored history.
+def _without(histories: _Histories, region: Region) -> tuple[pa.Table, bool]:
+    """The region's history without the chosen rows, and True if it goes back as far as the stored history.
 
     It does not if earlier runs followed another definition: then the history begins with the newest publication.
     """
-    near = histories.near(region)
-    others = near.filter(pc.not_equal(near["entity"], histories.entity))
-    since_us = histories.standing.arrangement.since.time or 0
-    identity = region.definition.identity
+    near, others = histories.near(region)
+    identity, since_us, moments = region.definition.identity, histories.since_us, histories.moments
     stands = versions_of(histories.stored(region), identity, since_us)
     history = replayed(region, others, moments)
     # an interrupted attempt may have written the same history already
@@ -129,19 +217,87 @@ def _without(histories: _Histories, region: Region, moments: Sequence[Moment]) -
     known = any(versions_of(again, identity, since_us).equals(stands) for again in tries)
     if not known:
         history = replayed(region, others, moments[-1:])
-    token = histories.shown.tokens[-1] if histories.shown.tokens else histories.shown.settled
-    return history.append_column("token", pa.repeat(pa.scalar(token, pa.int64()), history.num_rows)), known
+    token = pa.repeat(pa.scalar(histories.token, pa.int64()), history.num_rows)
+    return history.append_column("token", token), known
 
 
-def _replace(lake: Lake, region: Region, more: pa.Table | None) -> dict[str, int]:
-    """Replace the region's rows in the table by `more`, in one commit; returns how many rows `went` and `came`."""
-    definition = region.definition
+def _of_states(histories: _Histories, entities: Sequence[str]) -> tuple[list[Replacement], bool]:
+    """The replacements in histories of states and chains of these entities; and True if their past is known."""
+    lake, source = histories.lake, histories.source
+    anew, known = ReplayedStates(), True
+    if source.state is not None and not histories.choice.is_entity:
+        anew, known = _states_without(histories, entities)
 
-    def change(table: pa.Table) -> pa.Table | None:
-        inside = region.holds(table)
-        return table.filter(pa.array(~inside)) if inside.any() else None
+    def going(rows: pa.Table) -> Flags:
+        return among(rows["entity"], list(entities))
 
-    looked_at = [*definition.key, "window_start"]
-    came = 0 if more is None else more.num_rows
-    done = lake.rewrite(definition.table(), change, looked_at, more=more if came else None)
-    return {"went": done.removed, "came": came}
+    mores = {STATE: anew.states, CHAINS: anew.segments}
+    stored = [table for table in mores if _is_stored(lake, table)]
+    return [Replacement(table, ["entity"], going, mores[table], source.name) for table in stored], known
+
+
+def _states_without(histories: _Histories, entities: Sequence[str]) -> tuple[ReplayedStates, bool]:
+    """The histories of the entities' states and chains without the chosen rows, and True if they go back as far as the
+    stored ones; see `_without`."""
+    lake, source, moments = histories.lake, histories.source, histories.moments
+    of_entities = pc.field("entity").isin(pa.array(entities, pa.string()))
+    rows, others = histories.counting(columns_replayed(source), of_entities)
+
+    def replay(updates: pa.Table, published: Sequence[Moment]) -> ReplayedStates:
+        return replayed_states(lake, source, updates, published, retention_of(histories.standing), histories.token)
+
+    names = [column.name for column in STATE.columns]
+    of_source = {"source": [source.name]}
+    stored = lake.stored(STATE, names, visible_rows(histories.shown) & of_entities, of_source).whole()
+    stands = _state_versions(stored, histories.since_us)
+    anew = replay(others, moments)
+    tries = (replay(rows, moments) if given is rows else anew for given in (rows, others))
+    known = any(_state_versions(each.states, histories.since_us).equals(stands) for each in tries)
+    return (anew if known else replay(others, moments[-1:])), known
+
+
+def _state_versions(history: pa.Table | None, since_us: int) -> pa.Table:
+    """The versions of states, as `versions_of` gives them for windows."""
+    assert history is not None, "the source has state"
+    times = {name: history[name].cast(pa.int64()) for name in ("timestamp", "known_from", "known_to")}
+    plain = pa.table({name: times.get(name, history[name]) for name in history.column_names if name != "source"})
+    return versions_of(plain, ["entity"], since_us).combine_chunks()
+
+
+def _of_late(histories: _Histories, row_ids: Sequence[int]) -> list[Replacement]:
+    """The replacement in `silver.late`: of a row that was corrected, the versions that are not chosen are listed again.
+
+    Below the horizon such a row stays listed: its versions can't be told apart there.
+    """
+    lake, source, choice = histories.lake, histories.source, histories.choice
+    if not _is_stored(lake, LATE):
+        return []
+    columns = [column.name for column in row_columns(source)]
+    chosen_ids = pc.field("row_id").isin(pa.array(row_ids, pa.int64()))
+    _, others = histories.counting([*columns, "time", "diff"], chosen_ids)
+    listed: list[pa.Table] = []
+    for step in taken_in(others, histories.moments):
+        touching = others.filter(pa.array(step.touching))
+        listed += late_rows(lake, definitions(source), touching, step.now.known_from_us, histories.token)
+    kept = _below_horizon(histories, row_ids)
+
+    def going(rows: pa.Table) -> Flags:
+        stays = among(rows["action"], [BELOW, KEPT_BELOW]) & among(rows["row_id"], kept)
+        of_entity = choice.flags(rows["entity"]) if choice.is_entity else among(rows["row_id"], list(row_ids))
+        return of_entity & ~stays
+
+    more = pa.concat_tables(listed, promote_options="default") if listed else None
+    return [Replacement(LATE, ["row_id", "entity", "action"], going, more, source.name)]
+
+
+def _below_horizon(histories: _Histories, row_ids: Sequence[int]) -> list[int]:
+    """The ids among these of which an update that is not chosen landed below the horizon."""
+    handles = {"batch": sorted(histories.standing.arrangement.handles())}
+    where = pc.field(BELOW_HORIZON.name).is_valid() & pc.field("row_id").isin(pa.array(row_ids, pa.int64()))
+    read = ["row_id", histories.choice.stored]
+    rows = histories.lake.stored(updates(histories.source), read, where, handles).whole()
+    return pc.unique(rows["row_id"].filter(pa.array(~histories.choice.of_rows(rows)))).to_pylist()
+
+
+def _is_stored(lake: Lake, table: Table) -> bool:
+    return lake.is_stored(table.database, table.table)

@@ -1,4 +1,4 @@
-"""The search for an entity in files of tables, and in landed files."""
+"""The search for a value in files of tables, and in landed files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import source_tables
-from spark_jobs.jobs.erase_words import in_parquet, is_distinct, names_entity, pattern_of
+from spark_jobs.jobs.erase_words import in_parquet, is_distinct, names_value, pattern_of
 from spark_jobs.jobs.source_parts import histories
 from spark_jobs.landing.ledger import versions
 from spark_jobs.sources import Source
@@ -24,22 +24,22 @@ from spark_jobs.storage.schema import Table
 from spark_jobs.storage.shown_marts import shown_marts, staged
 from spark_jobs.storage.tables import DATABASES, QUARANTINE
 
-_RESTORED = "erase once more; if it stays, another column than the entity's has it"
+_RESTORED = "erase once more; if it stays, another column than the erased one has it"
 _OF_PEOPLE = "a table that somebody has made: take its rows out there, or drop it; then VACUUM"
 
 
 @dataclass(frozen=True)
 class LandedFiles:
-    """The paths of landed files that have rows of an entity or name it; and the places that could not be searched."""
+    """The paths of landed files that have rows of a value or name it; and the places that could not be searched."""
 
     paths: Sequence[str]
     unsearched: Sequence[str]
 
 
-def landed_files(settings: Settings, lake: Lake, source: Source, entity: str, counted: set[str]) -> LandedFiles:
+def landed_files(settings: Settings, lake: Lake, source: Source, value: str, counted: set[str]) -> LandedFiles:
     """The landed files that their owner has to rewrite.
 
-    These are the files in `counted`, which had rows of the entity, and files that have it as a word of text or in a
+    These are the files in `counted`, which had rows of the value, and files that have it as a word of text or in a
     column of Parquet.
     """
     known = sorted(versions(lake, source))
@@ -52,7 +52,7 @@ def landed_files(settings: Settings, lake: Lake, source: Source, entity: str, co
         if not (root / path).is_file():
             continue
         try:
-            if path in counted or names_entity(root / path, entity):
+            if path in counted or names_value(root / path, value):
                 paths.append(path)
         except OSError as error:
             unsearched.append(f"{root / path}: not searched: {error}")
@@ -66,8 +66,8 @@ def counted_out(lake: Lake, source: Source, erasure: str) -> set[str]:
     return set(rows["file"].to_pylist())
 
 
-def left_in_tables(settings: Settings, lake: Lake, source: Source, entity: str) -> Iterator[str]:
-    """The files that still have the entity, in the source's tables and in tables that people have made.
+def left_in_tables(settings: Settings, lake: Lake, source: Source, value: str) -> Iterator[str]:
+    """The files that still have the value, in the source's tables and in tables that people have made.
 
     Files of logs are included. Each line has the file and what to do about it.
     """
@@ -78,11 +78,11 @@ def left_in_tables(settings: Settings, lake: Lake, source: Source, entity: str) 
     marts = [staged(mart) for mart in shown_marts(settings.home, source.name).versions]
     tables = {table.qualified: table for table in (*histories(lake, source.name), *marts, *source_tables(source))}
     for table in tables.values():
-        for path in _files_with(Path(lake.uri(table)), source, entity, shared="source" in table.partitions):
+        for path in _files_with(Path(lake.uri(table)), source, value, shared="source" in table.partitions):
             yield f"{path}: {_RESTORED}"
     for folder in sorted(Path(root).glob("*.db")):
         if _is_of_people(folder.name.removesuffix(".db")):
-            for path in _files_with(folder, source, entity, shared=False):
+            for path in _files_with(folder, source, value, shared=False):
                 yield f"{path}: {_OF_PEOPLE}"
 
 
@@ -91,18 +91,18 @@ def _is_of_people(database: str) -> bool:
     return database not in DATABASES and database != PINS.database and "__" not in database
 
 
-def _files_with(folder: Path, source: Source, entity: str, *, shared: bool) -> Iterator[Path]:
-    pattern = pattern_of(entity)
+def _files_with(folder: Path, source: Source, value: str, *, shared: bool) -> Iterator[Path]:
+    pattern = pattern_of(value)
     for path in sorted(folder.rglob("*")):
         of_others = shared and path.suffix == ".parquet" and f"source={quote(source.name)}" not in path.parts
         if not path.is_file() or (of_others and LOG_DIR not in path.parts):
             continue
-        if in_parquet(path, entity) if path.suffix == ".parquet" else _in_log(path, pattern, entity):
+        if in_parquet(path, value) if path.suffix == ".parquet" else _in_log(path, pattern, value):
             yield path
 
 
-def _in_log(path: Path, pattern: re.Pattern[bytes], entity: str) -> bool:
-    return is_distinct(entity) and pattern.search(path.read_bytes()) is not None
+def _in_log(path: Path, pattern: re.Pattern[bytes], value: str) -> bool:
+    return is_distinct(value) and pattern.search(path.read_bytes()) is not None
 
 
 def given_up_histories(lake: Lake, source: Source) -> list[Table]:

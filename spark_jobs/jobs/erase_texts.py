@@ -1,4 +1,4 @@
-"""The removal of an erased entity from texts: results of checks, logs, reports and documents; and a search for the rest
+"""The removal of an erased value from texts: results of checks, logs, reports and documents; and a search for the rest
 of them."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spark_jobs.jobs.erase_words import (
     blacked_out,
     is_distinct,
     json_without,
-    names_entity,
+    names_value,
     pattern_of,
 )
 from spark_jobs.kernels.records.erased import Erasures
@@ -38,21 +38,21 @@ _DERIVED = ("reports", "quality", "plans", "audits", "sql_history", "dbt/target"
 """Files and folders below Tidemark's home that it writes for people, beside the logs; no code depends on them."""
 _DATABASES = ("airflow", "metastore")
 
-_LOOK = "not changed, since Tidemark works by it or it is yours; change it by hand if it is about the entity"
+_LOOK = "not changed, since Tidemark works by it or it is yours; change it by hand if it is about the value"
 _RECORD = "a file of a database, whose records of runs leave with `tidemark maintain`"
 _BINARY = "no text; remove the file if nothing needs it"
 _COMPRESSED = "compressed; remove it if nothing needs it"
 
 
-def redact_quality(lake: Lake, source: Source, entity: str, erased: Erasures, fence: Fence) -> None:
-    """Remove the entity from the records of checks, runs and overrides.
+def redact_quality(lake: Lake, source: Source, value: str, erased: Erasures, fence: Fence) -> None:
+    """Remove the value from the records of checks, runs and overrides.
 
     Rows of samples that name it are removed; in sentences and documents it is blacked out. Nothing is changed for an
-    entity that is too short to tell (`is_distinct`).
+    value that is too short to tell (`is_distinct`).
     """
-    if not is_distinct(entity):
+    if not is_distinct(value):
         return
-    pattern = pattern_of(entity)
+    pattern = pattern_of(value)
     for table, sentences in _SENTENCES.items():
         rows = lake.records(table, pc.field("source") == source.name)
         redacted = []
@@ -72,7 +72,7 @@ def _as_text(document: Any) -> str:
 
 
 def _sample_without(sample: str, pattern: re.Pattern[bytes], erased: Erasures) -> str:
-    """A sample without the rows that name the entity; the same text if there are none."""
+    """A sample without the rows that name the value; the same text if there are none."""
 
     def names_it(row: Any) -> bool:
         text = json.dumps(row, ensure_ascii=False)
@@ -83,18 +83,18 @@ def _sample_without(sample: str, pattern: re.Pattern[bytes], erased: Erasures) -
     return sample if len(left) == len(rows) else _as_text(left)
 
 
-def scrub_home(settings: Settings, entity: str) -> tuple[list[str], list[str]]:
-    """Black the entity out of the texts that Tidemark has written for people, and search all other files of its home.
+def scrub_home(settings: Settings, value: str) -> tuple[list[str], list[str]]:
+    """Black the value out of the texts that Tidemark has written for people, and search all other files of its home.
 
     The lake and the landing directory are not searched. Returns the paths of texts in which it was blacked out, and a
     line for each file that still has it, with what to do.
     """
-    if not is_distinct(entity):
-        return [], [f"texts below {settings.home} were not searched: {entity!r} is too short to tell"]
-    pattern, texts, left = pattern_of(entity), [], []
+    if not is_distinct(value):
+        return [], [f"texts below {settings.home} were not searched: {value!r} is too short to tell"]
+    pattern, texts, left = pattern_of(value), [], []
     for path in _files(settings):
         try:
-            outcome = _scrub(settings, path, pattern, entity)
+            outcome = _scrub(settings, path, pattern, value)
         except OSError as error:
             outcome = f"not searched: {error}"
         if outcome == "":
@@ -115,15 +115,15 @@ def _files(settings: Settings) -> Iterator[Path]:
                 yield path
 
 
-def _scrub(settings: Settings, path: Path, pattern: re.Pattern[bytes], entity: str) -> str | None:
-    """Black out the entity if the file is a text for people that has it; returns "" then.
+def _scrub(settings: Settings, path: Path, pattern: re.Pattern[bytes], value: str) -> str | None:
+    """Black out the value if the file is a text for people that has it; returns "" then.
 
-    Returns what to do about any other file that has the entity, and None for a file that does not have it.
+    Returns what to do about any other file that has the value, and None for a file that does not have it.
     """
     with path.open("rb") as file:
         start = file.read(len(PARQUET))
     if start == PARQUET or start.startswith(GZIP):
-        if not names_entity(path, entity):
+        if not names_value(path, value):
             return None
         return _BINARY if start == PARQUET else _COMPRESSED
     data = path.read_bytes()
@@ -145,7 +145,7 @@ def _is_derived(settings: Settings, path: Path) -> bool:
 
 
 def _black_out(path: Path, data: bytes, pattern: re.Pattern[bytes]) -> None:
-    """Black out the entity in a file.
+    """Black out the value in a file.
 
     A JSON document is written anew with its texts changed. In any other file the letters are overwritten in place,
     since a process may have it open.

@@ -1,6 +1,6 @@
-"""The search for an entity as a word: its forms in texts, and files that have it.
+"""The search for a value as a word: its forms in texts, and files that have it.
 
-Texts are compared by whole words: the entity `N1` is not in `N14EH`. A very short entity, or a small number, is looked
+Texts are compared by whole words: the value `N1` is not in `N14EH`. A very short value, or a small number, is looked
 for in tables only: as a word it is in half of every log for other reasons.
 """
 
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from spark_jobs.landing.worker import GZIP, ZSTD
 
 SHORTEST, SHORTEST_NUMBER = 3, 6
-"""The least letters of an entity that is looked for in texts, and the least digits of one that is a number."""
+"""The least letters of a value that is looked for in texts, and the least digits of one that is a number."""
 BLACK = b"*"
 PARQUET = b"PAR1"
 """The first bytes of a Parquet file, whatever its name."""
@@ -31,27 +31,27 @@ _BLOCK = 1 << 20
 _WORD = r"[A-Za-z0-9_]"
 
 
-def is_distinct(entity: str) -> bool:
-    """True if the entity is long enough: a text that has it as a word is then likely about it."""
-    digits = entity.removeprefix("-")
-    return len(digits) >= SHORTEST_NUMBER if digits.isdecimal() else len(entity) >= SHORTEST
+def is_distinct(value: str) -> bool:
+    """True if the value is long enough: a text that has it as a word is then likely about it."""
+    digits = value.removeprefix("-")
+    return len(digits) >= SHORTEST_NUMBER if digits.isdecimal() else len(value) >= SHORTEST
 
 
-def pattern_of(entity: str) -> re.Pattern[bytes]:
-    """A pattern for the entity as a whole word, in the forms that plain texts, JSON, HTML and URLs have of it."""
-    forms = {entity, json.dumps(entity)[1:-1], json.dumps(entity, ensure_ascii=False)[1:-1], html.escape(entity)}
-    forms |= {quote(entity), quote(entity, safe="")}
+def pattern_of(value: str) -> re.Pattern[bytes]:
+    """A pattern for the value as a whole word, in the forms that plain texts, JSON, HTML and URLs have of it."""
+    forms = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], html.escape(value)}
+    forms |= {quote(value), quote(value, safe="")}
     listed = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
     return re.compile(f"(?<!{_WORD})(?:{listed})(?!{_WORD})".encode())
 
 
 def blacked_out(text: str, pattern: re.Pattern[bytes]) -> str:
-    """The text with a mark in place of each byte of the entity."""
+    """The text with a mark in place of each byte of the value."""
     return pattern.sub(lambda word: BLACK * len(word[0]), text.encode()).decode()
 
 
 def json_without(value: Any, pattern: re.Pattern[bytes]) -> Any:
-    """The JSON value with the entity blacked out in its texts; names and numbers stay, so that readers still work."""
+    """A JSON document with the value blacked out in its texts; names and numbers stay, so that readers still work."""
     if isinstance(value, dict):
         return {name: json_without(each, pattern) for name, each in value.items()}
     if isinstance(value, list):
@@ -59,8 +59,8 @@ def json_without(value: Any, pattern: re.Pattern[bytes]) -> Any:
     return blacked_out(value, pattern) if isinstance(value, str) else value
 
 
-def names_entity(path: Path, entity: str) -> bool:
-    """True if a file has the entity, as a word of its text or in a column of Parquet.
+def names_value(path: Path, value: str) -> bool:
+    """True if a file has the value, as a word of its text or in a column of Parquet.
 
     Raises:
         OSError: the file can't be read to its end.
@@ -69,9 +69,9 @@ def names_entity(path: Path, entity: str) -> bool:
         with path.open("rb") as raw:
             is_parquet = raw.read(len(PARQUET)) == PARQUET
         if is_parquet:
-            return in_parquet(path, entity)
+            return in_parquet(path, value)
         with _expanded(path) as file:
-            return _in_blocks(iter(lambda: file.read(_BLOCK), b""), pattern_of(entity), len(entity))
+            return _in_blocks(iter(lambda: file.read(_BLOCK), b""), pattern_of(value), len(value))
     except (EOFError, pa.ArrowException) as error:
         raise OSError(f"{path} can't be read to its end: {error}") from error
 
@@ -102,29 +102,29 @@ def _in_blocks(blocks: Iterator[bytes], pattern: re.Pattern[bytes], width: int) 
     return False
 
 
-def in_parquet(path: Path, entity: str) -> bool:
-    """True if a text in a Parquet file has the entity."""
-    return any(_in_column(column, entity) for batch in pq.ParquetFile(path).iter_batches() for column in batch.columns)
+def in_parquet(path: Path, value: str) -> bool:
+    """True if a text in a Parquet file has the value."""
+    return any(_in_column(column, value) for batch in pq.ParquetFile(path).iter_batches() for column in batch.columns)
 
 
-def _in_column(column: pa.Array, entity: str) -> bool:
-    """True if a text of the column has the entity, however deep in lists, maps and structs.
+def _in_column(column: pa.Array, value: str) -> bool:
+    """True if a text of the column has the value, however deep in lists, maps and structs.
 
-    A short entity has to be the whole text, a distinct one a word of it.
+    A short value has to be the whole text, a distinct one a word of it.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return _in_column(column.dictionary, entity)
+        return _in_column(column.dictionary, value)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _in_column(column.flatten(), entity)
+        return _in_column(column.flatten(), value)
     if pa.types.is_map(kind):
-        return _in_column(column.keys, entity) or _in_column(column.items, entity)
+        return _in_column(column.keys, value) or _in_column(column.items, value)
     if pa.types.is_struct(kind):
-        return any(_in_column(part, entity) for part in column.flatten())
+        return any(_in_column(part, value) for part in column.flatten())
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return False
-    if not is_distinct(entity):
-        return bool(pc.any(pc.equal(column, entity)).as_py())
-    near = column.filter(pc.fill_null(pc.match_substring(column, entity), False))
-    pattern = pattern_of(entity)
+    if not is_distinct(value):
+        return bool(pc.any(pc.equal(column, value)).as_py())
+    near = column.filter(pc.fill_null(pc.match_substring(column, value), False))
+    pattern = pattern_of(value)
     return any(pattern.search(text.encode()) for text in near.to_pylist())

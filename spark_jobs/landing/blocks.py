@@ -112,7 +112,7 @@ class Blocks:
     def of(
         cls, spark: SparkSession, source: Source, files: list[LandingFile], erased: Erasures | None = None
     ) -> Blocks:
-        """Read these files; nothing is kept of the `erased` entities."""
+        """Read these files; nothing is kept of records with `erased` values."""
         spec, form = record_spec(source, erased), source.landing.form
         bounds = _bounds(files, form, spec)
         hash_ranges = 1 + sum(file.size for file in files) // HASHED_BYTES

@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.kernels.chunks.columns import ChunkLayout, chunk_batches
+from spark_jobs.kernels.chunks.columns import ChunkLayout, chunk_batches, chunks_at
 from spark_jobs.kernels.chunks.config import BatcherConfig
+from spark_jobs.kernels.chunks.merging import chunk_rows
+from spark_jobs.kernels.plain import Flags, Ints, numbers
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.tables import chunks
@@ -75,7 +77,8 @@ def named_chunks(source: Source, made: pa.Table, *, seq_no: int, diff: int, land
     same = {"seq_no": seq_no, "diff": diff, "landing": landing}
     columns = {name: pa.repeat(pa.scalar(value, pa.int64()), made.num_rows) for name, value in same.items()}
     columns["landings"] = pa.nulls(made.num_rows, pa.list_(pa.int64()))
-    return _table_columns(source, made, columns, f"{landing}-back" if diff < 0 else str(landing))
+    columns["chunk_id"] = _names(made, f"{landing}-back" if diff < 0 else str(landing))
+    return _table_columns(source, made, columns)
 
 
 def merged_chunks(source: Source, made: pa.Table, *, diff: int, landing: int, writer: str) -> pa.Table:
@@ -86,22 +89,68 @@ def merged_chunks(source: Source, made: pa.Table, *, diff: int, landing: int, wr
     landings = made.column("data_landing").combine_chunks()
     ends = np.cumsum(pc.list_value_length(landings).to_numpy())
     least = np.minimum.reduceat(landings.flatten().to_numpy(), np.append(0, ends[:-1]))
-    last = made.column("row_ids").combine_chunks().flatten().to_numpy()[ends - 1]
     columns = {
-        "seq_no": pa.array(last >> PLACE_BITS),
+        "seq_no": pa.array(_last(made) >> PLACE_BITS),
         "diff": pa.repeat(pa.scalar(diff, pa.int64()), made.num_rows),
         "landing": pa.repeat(pa.scalar(landing, pa.int64()), made.num_rows),
         "landings": pc.if_else(pa.array(least == landing), pa.scalar(None, landings.type), landings),
+        "chunk_id": _names(made, f"{writer}-back" if diff < 0 else writer),
     }
-    return _table_columns(source, made, columns, f"{writer}-back" if diff < 0 else writer)
+    return _table_columns(source, made, columns)
 
 
-def _table_columns(source: Source, made: pa.Table, columns: dict[str, pa.Array], writer: str) -> pa.Table:
-    """The columns of the chunk table: those in `columns`, and those that the kernel made."""
+ARRAYS = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids", "landing": "landings"}
+"""Columns of a row -> the names of their lists in a chunk, where these differ."""
+
+
+def chunks_without(source: Source, stored: pa.Table, going: Flags) -> pa.Table:
+    """Chunks with the columns of the chunk table, without some of their rows: each is as it was, but for what follows
+    from the rows that it has left. A chunk that has none left is left out.
+
+    Args:
+        going: a flag for each row of each chunk, one chunk after the other; True if the row goes.
+    """
+    layout, declared = row_layout(source), {*chunks(source).column_names}
+    undeclared = [field for field in stored.schema if field.name not in declared]
+    lists = [field.name for field in undeclared if pa.types.is_list(field.type)]
+    layout = replace(layout, components=[*layout.components, "landing", *lists])
+    of_chunk = np.repeat(np.arange(stored.num_rows), numbers(stored["rows"]))
+    losing = np.isin(np.arange(stored.num_rows), of_chunk[going])
+    names = {layout.row_id, *layout.timelines, *layout.components}
+    arrays = {name: ARRAYS.get(name, name) for name in names}
+    losers, rest = stored.filter(pa.array(losing)), stored.filter(pa.array(~losing))
+    stays = ~going[losing[of_chunk]]
+    rows = chunk_rows(losers, rows="rows", arrays=arrays, same=("entity",)).filter(pa.array(stays))
+    left = of_chunk[losing[of_chunk]][stays]
+    starts = np.flatnonzero(np.diff(left, prepend=-1))
+    made = chunks_at(rows, starts, layout)
+    as_before = ["chunk_id", "diff", "landing", *(field.name for field in undeclared if field.name not in lists)]
+    same = stored.select(as_before).take(pa.array(left[starts]))
+    columns = {name: same[name] for name in as_before} | {name: made[f"data_{name}"] for name in lists}
+    columns |= {"seq_no": pa.array(_last(made) >> PLACE_BITS), "landings": made["data_landing"]}
+    of_table = _table_columns(source, made, columns)
+    cut = {name: of_table[name] if name in declared else columns[name] for name in rest.column_names}
+    places = np.concatenate((np.flatnonzero(~losing), left[starts]))
+    whole = pa.concat_tables([rest, pa.table(cut).cast(rest.schema)])
+    return whole.take(pa.array(np.argsort(places, kind="stable")))
+
+
+def _last(made: pa.Table) -> Ints:
+    """The last row id of each chunk."""
+    ids = made["row_ids"].combine_chunks()
+    return ids.flatten().to_numpy()[np.cumsum(pc.list_value_length(ids).to_numpy()) - 1]
+
+
+def _names(made: pa.Table, writer: str) -> pa.Array:
+    """The identities of chunks; `writer` makes them differ from those of other chunks of these rows."""
     first = pc.cast(pc.list_element(made.column("row_ids"), 0), pa.string())
+    return pc.binary_join_element_wise(first, writer, "-")
+
+
+def _table_columns(source: Source, made: pa.Table, columns: dict[str, pa.Array]) -> pa.Table:
+    """The columns of the chunk table: those in `columns`, and those that the kernel made."""
     columns = {
         **columns,
-        "chunk_id": pc.binary_join_element_wise(first, writer, "-"),
         "entity": made.column("entity"),
         "rows": made.column("num_rows"),
         "row_ids": made.column("row_ids"),

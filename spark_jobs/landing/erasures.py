@@ -1,9 +1,10 @@
-"""The erasures of a source's entities, and the progress of each of them."""
+"""The erasures of a source, and the progress of each of them."""
 
 from __future__ import annotations
 
 import secrets
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.records.erased import Erasures, erased_hash
+from spark_jobs.landing.choices import Choice
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import ERASURES, FINISHED, last_steps
@@ -26,11 +28,21 @@ class ErasureUnfinished(TidemarkError):
     code = "erasure_unfinished"
 
 
+class ErasedColumnGone(TidemarkError):
+    """The source file no longer declares a column by which rows were erased. Facts: `source`, `column`."""
+
+    code = "erased_column_gone"
+
+
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """One erasure with the step that it has reached; its fields are columns of `bronze.erasures`."""
+    """One erasure with the step that it has reached; its fields are columns of `bronze.erasures`.
+
+    `erased_column` is None if an entity was erased. Tables of earlier versions lack the column: they have entities.
+    """
 
     erasure: str
+    erased_column: str | None
     entity_hash: str
     salt: str
     step: str
@@ -39,17 +51,45 @@ class Erasure:
     because: str
     erased_by: str
 
+    @property
+    def erases(self) -> Erasures:
+        """The value of this erasure alone, by its hash."""
+        return _hashed(self.salt, [self])
+
 
 def erasures(lake: Lake, source: Source) -> list[Erasure]:
     """All erasures of the source, oldest first."""
     last = last_steps(lake.records(ERASURES, pc.field("source") == source.name), "erasure")
-    return [Erasure(**{name: row[name] for name in Erasure.__slots__}) for row in last]
+    return [Erasure(**{"erased_column": None, **{n: row[n] for n in Erasure.__slots__ if n in row}}) for row in last]
 
 
-def erased_entities(lake: Lake, source: Source) -> Erasures | None:
-    """The erased entities as landing needs them, by salted hashes; None if there are none."""
+def erased_values(lake: Lake, source: Source) -> Erasures | None:
+    """The erased values as landing needs them, by salted hashes; None if there are none.
+
+    Raises:
+        ErasedColumnGone: the source file no longer declares one of the columns.
+    """
     listed = erasures(lake, source)
-    return Erasures(listed[0].salt, frozenset(one.entity_hash for one in listed)) if listed else None
+    if not listed:
+        return None
+    erased = _hashed(listed[0].salt, listed)
+    for column in erased.columns:
+        if column not in source.columns:
+            raise ErasedColumnGone(
+                expected=f"the column {column} in {source.name}.yml: rows were erased by it",
+                found="no such column",
+                consequence="no file was read: what was erased could land again",
+                next_step=f"declare {column} again; with `optional: true` files may lack it",
+                source=source.name,
+                column=column,
+            )
+    return erased
+
+
+def _hashed(salt: str, listed: Sequence[Erasure]) -> Erasures:
+    entities = frozenset(one.entity_hash for one in listed if one.erased_column is None)
+    others = frozenset((one.erased_column, one.entity_hash) for one in listed if one.erased_column is not None)
+    return Erasures(salt, entities, others)
 
 
 def check_finished(lake: Lake, source: Source) -> None:
@@ -64,20 +104,26 @@ def check_finished(lake: Lake, source: Source) -> None:
                 expected=f"every erasure of {source.name} to be finished",
                 found=f"{one.erasure}, which {one.erased_by} began ({one.because}), interrupted",
                 consequence="nothing was run: tables have part of what was erased",
-                next_step=f"`tidemark erase {source.name} --entity … --because …` with the same entity goes on with it",
+                next_step=f"`tidemark erase {source.name} {_option(one)} --because …` with the same value goes on with"
+                " it",
                 source=source.name,
                 erasure=one.erasure,
             )
 
 
-def new_erasure(lake: Lake, source: Source, entity: str, because: str, erased_by: str) -> Erasure:
-    """The erasure of this entity that was begun already, or a new one, which is not recorded yet (step "")."""
+def _option(erasure: Erasure) -> str:
+    return "--entity …" if erasure.erased_column is None else f'--where "{erasure.erased_column} = …"'
+
+
+def new_erasure(lake: Lake, source: Source, choice: Choice, because: str, erased_by: str) -> Erasure:
+    """The erasure of this choice that was begun already, or a new one, which is not recorded yet (step "")."""
     listed = erasures(lake, source)
     salt = listed[0].salt if listed else secrets.token_hex(_SALT_BYTES)
-    hashed = erased_hash(entity, salt)
+    hashed = erased_hash(choice.value, salt, choice.recorded_column)
     unfinished = [one for one in listed if one.entity_hash == hashed and one.step != FINISHED]
     name = f"erasure-{uuid.uuid4().hex[:12]}"
-    return unfinished[0] if unfinished else Erasure(name, hashed, salt, "", 0, None, because, erased_by)
+    new = Erasure(name, choice.recorded_column, hashed, salt, "", 0, None, because, erased_by)
+    return unfinished[0] if unfinished else new
 
 
 def record_step(lake: Lake, source: Source, erasure: Erasure, step: str, rows: int | None = None) -> Erasure:

@@ -18,7 +18,7 @@ from spark_jobs.landing.chunking import as_chunks
 from spark_jobs.landing.counting import Contest, as_duplicates, contest, counted_row, with_conflict
 from spark_jobs.landing.difference import Difference, difference
 from spark_jobs.landing.drift import check_drift
-from spark_jobs.landing.erasures import erased_entities
+from spark_jobs.landing.erasures import erased_values
 from spark_jobs.landing.ledger import COUNTS, LANDED, UNREADABLE, Version, ledger_row
 from spark_jobs.landing.places import Places
 from spark_jobs.landing.reader import read_files
@@ -66,7 +66,7 @@ class Landing:
 
     def land(self, found: Survey) -> Landed:
         """Write chunks, rejects and duplicates; they count once the returned rows of the ledger are written."""
-        erased = erased_entities(self.lake, self.source)
+        erased = erased_values(self.lake, self.source)
         if found.only_adds:
             blocks = Blocks.of(self.lake.spark, self.source, found.read, erased)
             try:

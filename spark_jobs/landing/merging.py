@@ -23,7 +23,7 @@ from spark_jobs.kernels.chunks.columns import chunk_columns
 from spark_jobs.kernels.chunks.merging import chunk_rows, due_runs, layers
 from spark_jobs.landing import ledger
 from spark_jobs.landing.block_chunks import HELD_BYTES, HELD_ROWS
-from spark_jobs.landing.chunking import chunk_limits, merged_chunks, row_layout
+from spark_jobs.landing.chunking import ARRAYS, chunk_limits, merged_chunks, row_layout
 from spark_jobs.sources import Source
 from spark_jobs.storage.dense_files import dense_layout, page_rows
 from spark_jobs.storage.file_summaries import FileSummary
@@ -37,8 +37,6 @@ ROWS_A_FILE = 1_000_000
 """Rows that one task merges and writes."""
 _NEVER = 2**63 - 1
 """A number beyond every landing."""
-ARRAYS = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids", "landing": "landings"}
-"""Columns of a row -> the names of their lists in a chunk, where these differ."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import TidemarkError
-from spark_jobs.landing.erasures import erased_entities
+from spark_jobs.landing.erasures import erased_values
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.ledger import LANDED, RETRACTED, Version
 from spark_jobs.landing.places import Places
@@ -82,7 +82,7 @@ def refuse_cut_anew(lake: Lake, source: Source, surveyed: Survey, listed: Iterab
         return
     near = F.col("seq_no").between(min(drops), max(drops))
     stood = _texts(Places.of(gone, source).located(standing_rows(lake, source, near)), source)
-    read = read_files(lake.spark, source, new, erased_entities(lake, source)).where("rule IS NULL")
+    read = read_files(lake.spark, source, new, erased_values(lake, source)).where("rule IS NULL")
     come = _texts(read.select(*[column.name for column in row_columns(source)], "file"), source)
     try:
         repeating, repeated = _contained(come, stood), _contained(stood, come)

@@ -11,7 +11,7 @@ from spark_jobs.sources import Between, DataCheck, In, Lateness, Matches, NotNul
 
 
 def record_spec(source: Source, erased: Erasures | None = None) -> RecordSpec:
-    """The specification by which the records of `source` become rows; nothing is kept of `erased` entities."""
+    """The specification by which the records of `source` become rows; those with `erased` values are not kept."""
     dialect = source.landing.dialect()
     columns = tuple(
         ColumnSpec(

@@ -207,9 +207,15 @@ def _facts(lake: HeldLake, source: Source) -> SourceFacts:
     return SourceFacts(
         *(source, current, frontiers.load(lake, source), drops, of_source, records, late),
         standing=standing(lake, source, drops, of_source),
-        erasures=last_steps(lake.records(ERASURES, pc.field("source") == source.name), "erasure"),
+        erasures=_erasures(lake, source),
         change=unfinished_change(lake, source.name),
     )
+
+
+def _erasures(lake: HeldLake, source: Source) -> list[Mapping[str, Any]]:
+    """The last step of each erasure, with the `column` of what was erased; it is the entity's unless it is recorded."""
+    last = last_steps(lake.records(ERASURES, pc.field("source") == source.name), "erasure")
+    return [{**row, "column": row.get("erased_column") or source.entity} for row in last]
 
 
 def published_names(source: Source) -> list[str]:

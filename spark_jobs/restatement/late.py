@@ -9,7 +9,7 @@ source's state. A row that was removed below the horizon is listed as one that s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -84,6 +84,15 @@ def _answers(lake: Lake, scope: Scope, definitions: list[Definition], token: int
     judge = _Judge(scope.source, tuple(definitions), lake.destination(LATE), scope.known_from_us, token)
     pieces = [rows] if rows.n_rows <= ROWS_ALONE else rows.split(ROWS_A_TASK)
     return list(answers(lake.spark, pieces, judge, here=rows.n_rows <= ROWS_HERE))
+
+
+def late_rows(
+    lake: Lake, definitions: Sequence[Definition], touching: pa.Table, known_from_us: int, token: int
+) -> Iterator[pa.Table]:
+    """Yield the rows that `judged_rows` would write for these touching rows, which have all columns of updates."""
+    for definition in definitions:
+        judge = _Judge(definition.source, (definition,), lake.destination(LATE), known_from_us, token)
+        yield from judge.listed([touching], {definition.name: Account()})
 
 
 def other_late_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> DataFrame | None:
@@ -175,12 +184,13 @@ class _Judge:
 
     def __call__(self, rows: StoredRows) -> bytes:
         accounts = {definition.name: Account() for definition in self.definitions}
-        files = self.to.write(self._listed(rows, accounts))
+        files = self.to.write(self.listed(rows.tables(), accounts))
         return json.dumps({"files": as_plain(files), "accounts": {n: asdict(a) for n, a in accounts.items()}}).encode()
 
-    def _listed(self, rows: StoredRows, accounts: dict[str, Account]) -> Iterator[pa.Table]:
+    def listed(self, rows: Iterable[pa.Table], accounts: dict[str, Account]) -> Iterator[pa.Table]:
+        """Yield the rows for `silver.late_history` that follow from touching rows; `accounts` take the others in."""
         drops = self.source.drops
-        for table in rows.tables():
+        for table in rows:
             lo = drops.starts(numbers(table["seq_no"]))
             for definition in self.definitions:
                 left_out = definition.left_out(table)

@@ -38,6 +38,31 @@ class Moment:
     published_us: int
     reached_us: int
 
+    @property
+    def known_from_us(self) -> int:
+        """The time that the changes of the publication carry."""
+        return self.published_us - 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """A publication `now` and the one `before`; for each update, a flag that it is `due` now, and one that it is
+    `touching`: it is due now and was not before."""
+
+    before: Moment
+    now: Moment
+    due: Flags
+    touching: Flags
+
+
+def taken_in(updates: pa.Table, published: Sequence[Moment]) -> Iterator[Step]:
+    """Yield what each publication takes in of the updates, which have `time` and `event_time`; oldest first."""
+    times, events = numbers(updates["time"]), numbers(updates["event_time"])
+    for before, now in pairwise([Moment(LEAST_US, LEAST_US), *published]):
+        due = (times < now.published_us) & (events < now.reached_us)
+        touching = due & ((times >= before.published_us) | (events >= before.reached_us))
+        yield Step(before, now, due, touching)
+
 
 @dataclass(frozen=True)
 class Region:
@@ -104,15 +129,13 @@ def replayed(region: Region, updates: pa.Table, published: Sequence[Moment]) -> 
     updates = region.bears(updates)
     schema, history = result_schema(definition), list[pa.Table]()
     standing = schema.empty_table()
-    times, events = numbers(updates["time"]), numbers(updates["event_time"])
-    for before, now in pairwise([Moment(LEAST_US, LEAST_US), *published]):
-        due = (times < now.published_us) & (events < now.reached_us)
-        touching = due & ((times >= before.published_us) | (events >= before.reached_us))
-        expired = definition.expired_us(now.reached_us)
-        if not touching.any() and expired is None:
+    for step in taken_in(updates, published):
+        expired = definition.expired_us(step.now.reached_us)
+        if not step.touching.any() and expired is None:
             continue
-        since = before.published_us, before.reached_us
-        corrected = _corrected(region, updates.filter(pa.array(due)), standing, since, now.published_us - 1, expired)
+        since = step.before.published_us, step.before.reached_us
+        due = updates.filter(pa.array(step.due))
+        corrected = _corrected(region, due, standing, since, step.now.known_from_us, expired)
         corrected = corrected.filter(pa.array(region.holds(corrected)))
         history.append(corrected)
         standing = _standing(definition, standing, corrected)

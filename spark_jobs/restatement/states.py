@@ -49,7 +49,7 @@ def state_corrections(lake: Lake, scope: Scope, token: int) -> list[WrittenFile]
     touching = scope.touching_rows(lake, columns)
     if not scope.everything and not touching.any():
         return None
-    folder = _Folder(
+    folder = Folder(
         source, scope.known_from_us, onto_prior=not scope.everything, to=lake.destination(STATE), token=token
     )
     files, refold = _folded(lake, folder, touching, prior_states(lake, scope))
@@ -67,7 +67,7 @@ def prior_states(lake: Lake, scope: Scope, where: pc.Expression | None = None) -
     return published_files(lake, STATE, scope.publication, columns, where, {"source": [scope.source.name]})
 
 
-def _folded(lake: Lake, folder: _Folder, rows: StoredRows, prior: StoredRows) -> tuple[list[WrittenFile], list[str]]:
+def _folded(lake: Lake, folder: Folder, rows: StoredRows, prior: StoredRows) -> tuple[list[WrittenFile], list[str]]:
     """The files of corrections, and the entities that must be folded from all their rows."""
     n_rows = rows.n_rows + prior.n_rows
     n_bytes = rows.n_bytes + prior.n_bytes
@@ -87,8 +87,12 @@ def _blocks(piece: tuple[str, StoredRows], *, n_tasks: int) -> Iterator[Block]:
 
 
 @dataclass(frozen=True)
-class _Folder:
-    """The work of a task: from touching rows and prior states of whole entities to written files of corrections."""
+class Folder:
+    """The work of a task: from touching rows and prior states of whole entities to written files of corrections.
+
+    `onto_prior`: rows are folded onto the prior states; if false, the rows are all rows of their entities, and all
+    prior states are closed.
+    """
 
     source: Source
     known_from_us: int
@@ -97,6 +101,7 @@ class _Folder:
     token: int
 
     def __call__(self, _: int, blocks: Labelled) -> bytes:
+        """The written files of corrections, and the entities to fold from all their rows, as JSON."""
         parts: dict[str, list[pa.Table]] = {ROWS: [], PRIOR: []}
         for label, table in with_room(blocks, itemgetter(1)):
             parts[label].append(table)

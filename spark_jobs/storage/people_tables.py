@@ -49,13 +49,16 @@ PINS = Table(
 ERASURES = Table(
     "bronze",
     "erasures",
-    "Entities that were erased, by salted hashes: what lands of them again is counted under the rule `erased`, and not"
-    " kept. One row per step; the last one says how far an erasure is.",
+    "Entities and values of other columns that were erased, by salted hashes: what lands of them again is counted under"
+    " the rule `erased`, and not kept. One row per step; the last one says how far an erasure is.",
     (
         SOURCE,
         Column("erasure", "STRING", "Name of the erasure; files and records tell by it what went."),
-        Column("entity_hash", "STRING", "BLAKE2b of the entity, keyed with the salt."),
-        Column("salt", "STRING", "The key, the same for all entities of the source; hexadecimal."),
+        Column(
+            "erased_column", "STRING", "The declared column of the value that was erased; null if it was an entity."
+        ),
+        Column("entity_hash", "STRING", "BLAKE2b of the entity, or of the column and its value, keyed with the salt."),
+        Column("salt", "STRING", "The key, the same for all erasures of the source; hexadecimal."),
         Column(
             "step",
             "STRING",
@@ -65,7 +68,7 @@ ERASURES = Table(
         Column(
             "rows",
             "BIGINT",
-            "Landed rows, duplicates and records of quarantine that were the entity's; null before they are counted.",
+            "Landed rows, duplicates and records of quarantine that had the value; null before they are counted.",
         ),
         Column("because", "STRING", "Why, in the words of the person."),
         Column("erased_by", "STRING", "Name of the account that did it."),

@@ -55,6 +55,12 @@ class RecordsLost(TidemarkError):
     code = "records_lost"
 
 
+class ColumnsMissing(TidemarkError):
+    """A table of records lacks columns of the rows that are to be recorded. Facts: `table`, `columns`."""
+
+    code = "columns_missing_in_records"
+
+
 def lost(uri: str) -> RecordsLost:
     """The error that refuses to go on as if nothing had ever been recorded."""
     return RecordsLost(
@@ -94,6 +100,7 @@ def append_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fenc
     has committed.
 
     Raises:
+        ColumnsMissing: the table lacks a column of the rows.
         CommitsContended: others committed all the time.
     """
 
@@ -165,5 +172,21 @@ def arrow_records(table: Table, rows: Rows) -> pa.Table:
 
 
 def _arrow(table: DeltaTable, rows: Rows) -> pa.Table:
-    """Rows with the table's columns; a missing key is null."""
-    return pa.Table.from_pylist(rows, schema=pa.schema(table.schema().to_arrow()))
+    """Rows with the table's columns; a missing key is null.
+
+    Raises:
+        ColumnsMissing: the rows have further columns.
+    """
+    schema = pa.schema(table.schema().to_arrow())
+    missing = sorted({name for row in rows for name in row} - set(schema.names))
+    if missing:
+        raise ColumnsMissing(
+            expected=f"the columns {', '.join(missing)} in the table at {table.table_uri}",
+            found="no such columns: an older version of Tidemark made the table, and no run has widened it since",
+            consequence="nothing was recorded",
+            next_step="run any drop of the source from its first stage, one that has landed will do, and do the same"
+            " again",
+            table=table.table_uri,
+            columns=missing,
+        )
+    return pa.Table.from_pylist(rows, schema=schema)

@@ -62,6 +62,22 @@ def test_a_wrong_setting_is_wrong_usage_and_names_the_variable(here, monkeypatch
     assert output.out == ""
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "either --entity or --where"),
+        (["--entity", "a", "--where", "meter = 'a'"], "either --entity or --where"),
+        (["--where", "meter > 'a'"], "one literal"),
+        (["--where", "owner = 'a'"], "meters declares meter, at"),
+    ],
+)
+def test_what_is_erased_is_said_in_one_way(here, tmp_path, monkeypatch, capsys, options, said):
+    monkeypatch.setenv("TIDEMARK_SOURCES", str(tmp_path))
+    (tmp_path / "meters.yml").write_text(METERS)
+    assert run(["erase", "meters", "--because", "asked", *options]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
 def test_status_fails_where_nothing_runs(here, capsys):
     assert run(["status"]) == 1
     assert "tidemark up" in capsys.readouterr().out

@@ -19,11 +19,12 @@ from spark_jobs.jobs import erase as erasing
 from spark_jobs.jobs.audit import audit
 from spark_jobs.jobs.environments import build
 from spark_jobs.jobs.erase import EntityUnknown, Erased, erase, find
-from spark_jobs.jobs.erase_words import names_entity
+from spark_jobs.jobs.erase_words import names_value
 from spark_jobs.jobs.pins import make_pin
 from spark_jobs.jobs.published import SourceUnpublished
 from spark_jobs.jobs.stage import run_stage
-from spark_jobs.landing.erasures import ErasureUnfinished, erased_entities, erasures
+from spark_jobs.landing.choices import Choice, of_entity
+from spark_jobs.landing.erasures import ErasureUnfinished, erased_values, erasures
 from spark_jobs.publish.marts import MartsFailed
 from spark_jobs.sources import Source, create_environment, find_source
 from spark_jobs.storage.lake import Lake
@@ -134,6 +135,10 @@ def planes(home: Settings) -> Source:
     return find_source(home.sources, "planes")
 
 
+def gone(home: Settings) -> Choice:
+    return of_entity(planes(home), GONE)
+
+
 def at_times(lake: SparkSession, table: str) -> dict[str, Any]:
     """What a table says now and as of each publication, without what tells runs apart."""
     answers: dict[str, Any] = {"now": published(lake, table, *LEFT_OUT)}
@@ -159,7 +164,7 @@ def assert_nothing_left(lake: SparkSession, home: Settings) -> None:
     for root in (Path(lake_root(lake)), home.home):
         for path in root.rglob("*"):
             if path.is_file() and Path(home.landing) not in path.parents:
-                assert not names_entity(path, GONE), path
+                assert not names_value(path, GONE), path
 
 
 def test_it_is_as_if_it_had_never_been_there(lake: SparkSession, home: Settings) -> None:
@@ -169,10 +174,10 @@ def test_it_is_as_if_it_had_never_been_there(lake: SparkSession, home: Settings)
     file = environment.folder / "planes.yml"
     file.write_text(file.read_text().replace("size: 60 min", "size: 30 min"))
     build(home, environment, find_source(environment.folder, "planes"), lake)
-    preview = find(home, planes(home), lake, GONE)
+    preview = find(home, planes(home), lake, gone(home))
     assert (preview.rows, preview.records, len(preview.files)) == (8, 1, 3)
     before = rows_in_files(lake)
-    done = erase(home, planes(home), lake, GONE, "asked on 2024-01-05")
+    done = erase(home, planes(home), lake, gone(home), "asked on 2024-01-05")
     assert (done.rows, done.records, done.left, done.since) == (8, 1, [], None)
     assert (done.environments, environment.builds()) == (["dev"], {})
     assert sorted(done.files) == sorted(preview.files)
@@ -197,7 +202,7 @@ def rows_in_files(lake: SparkSession) -> list[Any]:
 @pytest.mark.long
 def test_what_lands_of_it_again_is_not_kept(lake: SparkSession, home: Settings) -> None:
     run_all(lake, home)
-    erase(home, planes(home), lake, GONE, "asked")
+    erase(home, planes(home), lake, gone(home), "asked")
     late = [line(300, GONE, "JFK", 7), line(310, "N9", "JFK", 7), f'{{"plane": "{GONE}", "at": 1']
     land(home, "planes", 3, late)
     land(home, "others", 3, without(late))
@@ -225,7 +230,7 @@ def test_interrupted_anywhere_it_goes_on(lake: SparkSession, home: Settings, ste
         run(lake, home, 2, 2, source="planes")
     # and once more in the same place
     dies_before(lake, home, step)
-    done = erase(home, planes(home), lake, GONE, "asked")
+    done = erase(home, planes(home), lake, gone(home), "asked")
     assert done.left == []
     assert [one.step for one in erasures(Lake(lake), planes(home))] == ["finished"]
     assert_as_never_there(lake)
@@ -242,7 +247,7 @@ def dies_before(lake: SparkSession, home: Settings, step: str) -> None:
             raise _Killed
 
     with pytest.raises(_Killed):
-        erase(home, planes(home), lake, GONE, "asked", on_step)
+        erase(home, planes(home), lake, gone(home), "asked", on_step)
 
 
 def test_a_row_that_stood_behind_it_counts_again(lake: SparkSession, home: Settings) -> None:
@@ -250,7 +255,7 @@ def test_a_row_that_stood_behind_it_counts_again(lake: SparkSession, home: Setti
     land(home, "others", 0, [line(61, "N1", "JFK", 2, identity="same")])
     for source in NAMES:
         run(lake, home, 0, 0, source=source)
-    done = erase(home, planes(home), lake, GONE, "asked")
+    done = erase(home, planes(home), lake, gone(home), "asked")
     assert [drop for drop, _ in done.again] == [0]
     run(lake, home, 0, 0, source="planes", replay=frozenset(file for _, file in done.again))
     assert published(lake, "silver.by_site", *LEFT_OUT) == published(lake, "silver.by_site_o", *LEFT_OUT)
@@ -280,7 +285,7 @@ def test_windows_that_left_the_source_file_lose_it_too_and_marts_that_fail_hold_
 
     monkeypatch.setattr(erasing, "marts_follow", marts_follow)
     try:
-        done = erase(home, planes(home), lake, GONE, "asked")
+        done = erase(home, planes(home), lake, gone(home), "asked")
     finally:
         lake.sql("DROP DATABASE of_ann CASCADE")
     marts, *of_ann = done.left
@@ -299,20 +304,20 @@ def test_windows_that_left_the_source_file_lose_it_too_and_marts_that_fail_hold_
 def test_refusals_say_what_is_wrong(lake: SparkSession, home: Settings) -> None:
     run_all(lake, home)
     actions: list[Callable[[], Erased]] = [
-        lambda: erase(home, planes(home), lake, "N380", "asked"),
-        lambda: find(home, planes(home), lake, ""),
+        lambda: erase(home, planes(home), lake, of_entity(planes(home), "N380"), "asked"),
+        lambda: find(home, planes(home), lake, of_entity(planes(home), "")),
     ]
     for act in actions:
         with pytest.raises(EntityUnknown, match="letter by letter"):
             act()
-    assert erased_entities(Lake(lake), planes(home)) is None
+    assert erased_values(Lake(lake), planes(home)) is None
     with pytest.raises(erasing.ParameterError, match="reason"):
-        erase(home, planes(home), lake, GONE, " ")
+        erase(home, planes(home), lake, gone(home), " ")
     land(home, "planes", 3, [line(3 * NIGHT, "N1", "JFK", 1)])
     lo = START + 3 * DAY
     run_stage("land", source="planes", lo=lo, hi=lo + DAY, run_id="landed", settings=home, spark=lake)
     with pytest.raises(SourceUnpublished):
-        erase(home, planes(home), lake, GONE, "asked")
+        erase(home, planes(home), lake, gone(home), "asked")
 
 
 @pytest.mark.parametrize("step", [None, "rows"])
@@ -334,7 +339,7 @@ def test_a_past_that_another_definition_told_is_not_told_any_more(
     assert lake.sql(as_of).collect()
     if step:
         dies_before(lake, home, step)
-    done = erase(home, planes(home), lake, GONE, "asked")
+    done = erase(home, planes(home), lake, gone(home), "asked")
     assert (done.since is None) == (step is not None), "the attempt that moved it says so"
     for window in WINDOWS:
         left_out = (*LEFT_OUT, "token")

@@ -12,7 +12,7 @@ import pytest
 
 from spark_jobs.config import Settings
 from spark_jobs.jobs.erase_texts import scrub_home
-from spark_jobs.jobs.erase_words import blacked_out, is_distinct, json_without, names_entity, pattern_of
+from spark_jobs.jobs.erase_words import blacked_out, is_distinct, json_without, names_value, pattern_of
 
 PHONE = "4915123456789"
 
@@ -69,15 +69,15 @@ def test_a_landed_file_is_read_whatever_it_is_compressed_with(tmp_path: Path, co
     path = tmp_path / "a.ndjson"
     with pa.output_stream(str(path), compression=codec) as file:
         file.write(f'{{"meter": "{PHONE}"}}\n'.encode() * 3)
-    assert names_entity(path, PHONE)
-    assert not names_entity(path, PHONE[1:])
+    assert names_value(path, PHONE)
+    assert not names_value(path, PHONE[1:])
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(OSError, match=r"end|Truncated"):
-        names_entity(path, "N380HA")
+        names_value(path, "N380HA")
 
 
 def test_parquet_is_told_by_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     pq.write_table(pa.table({"of": [[{"meter": PHONE}]]}), path)
-    assert names_entity(path, PHONE)
-    assert not names_entity(path, "N380HA")
+    assert names_value(path, PHONE)
+    assert not names_value(path, "N380HA")

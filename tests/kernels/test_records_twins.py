@@ -54,7 +54,14 @@ CHECKS = (
     RowCheck("on_time", "lateness", "an event time at most a day before its drop", greatest=DAY_US),
 )
 SALT = "00112233445566778899aabbccddeeff"
-ERASURES = Erasures(SALT, frozenset(erased_hash(entity, SALT) for entity in ("w", "é", "12")))
+ERASURES = Erasures(
+    SALT,
+    frozenset(erased_hash(entity, SALT) for entity in ("w", "é", "12")),
+    frozenset(
+        (column, erased_hash(value, SALT, column))
+        for column, value in [("n", "12"), ("n", "-1"), ("ok", "true"), ("day", "2012-11-04")]
+    ),
+)
 SPECS = st.builds(
     lambda policy, dst, limit, id_, digits, most, checks, drop, erased, needed, marks, escape: replace(
         SPEC,

@@ -19,6 +19,7 @@ from spark_jobs.storage.commits import CommitsContended
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.records import (
+    ColumnsMissing,
     RecordsLost,
     append_records,
     arrow_records,
@@ -112,6 +113,13 @@ def test_a_commit_that_never_gets_its_version_says_who_stands_in_its_way(
         append_records(uri, {}, [row("a", 1)], None)
     monkeypatch.undo()
     assert rows(uri) == []
+
+
+def test_a_column_that_the_table_lacks_is_refused_by_name(tmp_path: Path) -> None:
+    uri = empty(tmp_path, Table("bronze", "files", "A ledger.", FILES.columns[:2], ("source",)))
+    with pytest.raises(ColumnsMissing, match="columns path, rows in") as refusal:
+        append_records(uri, {}, [{"source": "a"}, {"source": "a", "rows": 1, "path": "f"}], None)
+    assert (refusal.value.columns, rows(uri)) == (["path", "rows"], [])
 
 
 def test_columns_that_an_older_table_lacks_are_filled_in_one_commit_and_keep_their_comments(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""`erase`: an entity leaves the lake, and what lands of it again is not kept."""
+"""`erase`: the rows of an entity, or of one value, leave the lake, and what lands of them again is not kept."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
@@ -14,6 +14,10 @@ from spark_jobs.cli.commands.run import run_source
 from spark_jobs.cli.output import JsonOption, emit, note, table
 from spark_jobs.config import load_settings
 
+if TYPE_CHECKING:
+    from spark_jobs.landing.choices import Choice
+    from spark_jobs.sources import Source
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -22,18 +26,23 @@ def register(app: typer.Typer) -> None:
 
 def erase(
     source: SourceArgument,
-    entity: Annotated[str, typer.Option("--entity", help="The entity, letter by letter as it landed.")],
-    because: Annotated[str, typer.Option("--because", help="Why; it is kept, so it must not name the entity.")] = "",
+    entity: Annotated[str | None, typer.Option("--entity", help="The entity, letter by letter as it landed.")] = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", help="One value of another declared column, such as \"customer = 'c0354'\"."),
+    ] = None,
+    because: Annotated[str, typer.Option("--because", help="Why; it is kept, so it must not name the value.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; change nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Erase an entity: its rows leave every table and their past, windows that it counted in say what they would have
-    without it, and what lands of it again is counted and not kept. It can't be taken back. Exit code 1 if something of
-    it is left below Tidemark's home.
+    """Erase an entity, or all rows with one value in another column: the rows leave every table and their past, results
+    in which they counted say what they would have without them, and what lands of them again is counted and not kept.
+    It can't be taken back. Exit code 1 if something of them is left below Tidemark's home.
     """
     settings = load_settings()
     checked = known_source(settings, source)
-    from spark_jobs.jobs.erase import erase as erase_entity
+    choice = _choice(checked, entity, where)
+    from spark_jobs.jobs.erase import erase as erase_rows
     from spark_jobs.jobs.erase import find
     from spark_jobs.jobs.pipeline import new_run_id
     from spark_jobs.server.airflow_runs import AirflowRuns
@@ -41,7 +50,7 @@ def erase(
 
     with server_session(settings, "tidemark-erase") as spark:
         if dry_run:
-            done = find(settings, checked, spark, entity)
+            done = find(settings, checked, spark, choice)
         else:
             turn = Turn(new_run_id("erase"), 0, "an erasure", first=True)
             driver = AirflowRuns(settings, checked.name, checked.drops)
@@ -54,7 +63,7 @@ def erase(
                 on_wait=lambda whom: note(f"waits for {whom}"),
             )
             with waiting:
-                done = erase_entity(settings, checked, spark, entity, because, note)
+                done = erase_rows(settings, checked, spark, choice, because, note)
     if done.again:
         lo, hi = (checked.drops.interval(number) for number in (done.again[0][0], done.again[-1][0]))
         from spark_jobs.jobs.request import Request
@@ -74,3 +83,20 @@ def erase(
     emit(as_json, asdict(done), lambda: Group(table(["table", "went", "came"], rows), Text(words), *remarks))
     if done.left:
         raise typer.Exit(1)
+
+
+def _choice(source: Source, entity: str | None, where: str | None) -> Choice:
+    """The rows to erase, by one of the two options."""
+    from spark_jobs.errors import ParameterError
+    from spark_jobs.landing.choices import of_condition, of_entity
+
+    if where is not None and entity is None:
+        return of_condition(source, where)
+    if entity is not None and where is None:
+        return of_entity(source, entity)
+    raise ParameterError(
+        expected="either --entity or --where",
+        found="none" if entity is None else "both",
+        consequence="nothing was erased",
+        next_step="say --entity for all rows of an entity, --where \"column = 'value'\" for all rows with one value",
+    )

@@ -78,6 +78,12 @@ def chunk_columns(
     return _chunk_rows(table, layout, times, np.flatnonzero(starts))
 
 
+def chunks_at(table: pa.Table, starts: np.ndarray, layout: ChunkLayout) -> pa.Table:
+    """The chunks that begin at the rows `starts` of a table, which are cut already; see the module for the output."""
+    table = table.combine_chunks()
+    return _chunk_rows(table, layout, _time_matrix(table, layout.timelines), starts)
+
+
 def chunk_batches(
     batches: Iterable[pa.RecordBatch | pa.Table], *, layout: ChunkLayout, config: BatcherConfig
 ) -> Iterator[pa.Table]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from spark_jobs.kernels.records import slow
-from spark_jobs.kernels.records.erased import ERASED
+from spark_jobs.kernels.records.erased import ERASED, Erasures
 from spark_jobs.kernels.records.headers import (
     FileRejectedError,
     check_lines,
@@ -266,7 +266,7 @@ def _fill(row: Row, members: dict[str, slow.Cell], spec: RecordSpec) -> tuple[st
         return "missing_time", None, 0
     if None in parts:
         return "missing_delta_id", None, spec.place((spec.delta_id or ())[parts.index(None)])
-    if spec.erased is not None and row["entity"] in spec.erased:
+    if spec.erased is not None and _has_erased(row, spec, spec.erased):
         return ERASED, None, 0
     if spec.delta_id:
         row["delta_id"] = "|".join((part or "").replace("\\", "\\\\").replace("|", "\\|") for part in parts)
@@ -276,6 +276,11 @@ def _fill(row: Row, members: dict[str, slow.Cell], spec: RecordSpec) -> tuple[st
     check, place = first[0], spec.place(first[1])
     _, text = members.get(spec.columns[place].header, (NULL, ""))
     return check.rule, check_reason(check, spec.columns[place], text), place
+
+
+def _has_erased(row: Row, spec: RecordSpec, erased: Erasures) -> bool:
+    values = [(None, row["entity"])] + [(c, _key_text(spec.columns[spec.place(c)], row)) for c in erased.columns]
+    return any(text is not None and erased.has(text, column) for column, text in values)
 
 
 def _key_text(column: ColumnSpec, row: Row) -> str | None:

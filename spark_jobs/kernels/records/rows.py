@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.kernels.records import tokens
 from spark_jobs.kernels.records.cells import Cells
-from spark_jobs.kernels.records.erased import ERASED
+from spark_jobs.kernels.records.erased import ERASED, texts_of
 from spark_jobs.kernels.records.rejects import Reject, RejectCounter
 from spark_jobs.kernels.records.row_checks import mark_checks
 from spark_jobs.kernels.records.rules import (
@@ -68,8 +68,8 @@ def _check_drift(cells: Cells, spec: RecordSpec) -> None:
 def row_parts(columns: list[Values], spec: RecordSpec, rules: np.ndarray, arguments: np.ndarray) -> dict[str, pa.Array]:
     """The entity, event time, arrival, delta id and timelines of each record, by their names in the schema.
 
-    A record that lacks an entity, an event time or a part of the delta id gets the rule for that; a record of an erased
-    entity gets its rule; the others get the rule of the first check that they break, if any.
+    A record that lacks an entity, an event time or a part of the delta id gets the rule for that; a record with an
+    erased value gets its rule; the others get the rule of the first check that they break, if any.
     """
     entity = as_text(columns[spec.place(spec.entity)])
     timelines = {name: columns[spec.place(column)] for name, column in spec.timelines}
@@ -82,6 +82,9 @@ def row_parts(columns: list[Values], spec: RecordSpec, rules: np.ndarray, argume
         mark(rules, arguments, _true(text.is_null()) * NUMBER["missing_delta_id"], place)
     if spec.erased is not None:
         mark(rules, arguments, spec.erased.flags(entity) * NUMBER[ERASED], 0)
+        for column in spec.erased.columns:
+            texts = as_text(columns[spec.place(column)])
+            mark(rules, arguments, spec.erased.flags(texts, column) * NUMBER[ERASED], 0)
     if spec.checks:
         places = np.array([spec.place(dict(spec.timelines)[name]) for name in spec.event_time])
         mark_checks(columns, spec, event_us, places[timed_by], rules, arguments)
@@ -133,12 +136,7 @@ def as_text(values: Values) -> pa.Array:
     if values.strings is not None:
         return values.strings
     everywhere = np.ones(len(values.present), bool)
-    array = values.array(everywhere & (values.rules == 0))
-    text = array.cast(pa.string())
-    if values.column.type == "timestamp":
-        text = pc.replace_substring(text, " ", "T")
-        text = pc.replace_substring(text, ".000000Z", "Z")
-    return text
+    return texts_of(values.array(everywhere & (values.rules == 0)))
 
 
 def _join(texts: list[pa.Array]) -> pa.Array:
@@ -223,7 +221,7 @@ def _raw(cells: Cells, index: int) -> str:
 
 
 def mark_mentions(spec: RecordSpec, rules: np.ndarray, raw: Callable[[int], str]) -> None:
-    """Change the rule of rejects that mention an erased entity to `ERASED`, under which nothing of a record is kept.
+    """Change the rule of rejects that mention an erased value to `ERASED`, under which nothing of a record is kept.
     `raw` returns the text of the reject at a place."""
     if spec.erased is None:
         return

@@ -45,7 +45,7 @@ RULES = (
     "missing_entity",
     "missing_time",
     "missing_delta_id",
-    # the entity that the record is about
+    # the values that were erased
     ERASED,
 )
 NUMBER = {name: number for number, name in enumerate(RULES)}
@@ -75,6 +75,8 @@ BAD_VALUE = {
     "timestamp": NUMBER["bad_timestamp"],
     "date": NUMBER["bad_date"],
 }
+ERASED_REASON = "expected no record with a value that was erased, found one; nothing of it is kept"
+"""The sentence for each record under the rule `erased`, whichever value it has."""
 _LONGEST_QUOTE = 60
 _MOST_NAMES = 5
 _EXPECTED = {
@@ -161,7 +163,7 @@ _RECORD_REASONS = {
     "truncate": "expected the change of one row, found a truncated table, which names no entity: rows of op d say it",
     "no_row_change": "expected the change of a row (created, updated, deleted, read), found an event that names none",
     "duplicate_column": "expected each key once in the object, found one twice",
-    ERASED: "expected no record of an entity that was erased, found one; nothing of it is kept",
+    ERASED: ERASED_REASON,
 }
 
 

@@ -95,7 +95,7 @@ class RecordSpec:
     size. `escape` is the CSV character that escapes a quote, and itself, in quoted fields; empty: there is none.
     With an `envelope` a record is an event, see `envelopes`; `skip_tombstones`: tombstones are not taken as records.
     `checks` apply to rows that break no other rule. `drop_lo_us` is the start of the drop, from `drops` by its number,
-    in microseconds. Nothing is kept of records about `erased` entities. `may_be_empty`: a file without records is
+    in microseconds. Nothing is kept of records with `erased` values. `may_be_empty`: a file without records is
     accepted.
     """
 
