@@ -107,7 +107,7 @@ def test_the_first_page_says_what_needs_a_person(home: Settings, site: Path) -> 
     assert "the last run has published nothing" not in text
     assert "nothing new" in pages_of(site)["runs/meters/maintain.html"].text
     drops = pages_of(site)["sources/meters.html"].text
-    assert re.search(r"erasure-1\s+begun", drops)
+    assert re.search(r"erasure-1\s+meter\s+begun", drops)
     assert "2024-01-03" in (site / "sources" / "meters.html").read_text() and "never run" in drops
 
 
