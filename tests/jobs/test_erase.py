@@ -31,7 +31,7 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.places import lake_root
 from tests.jobs.harness import DAY, MINUTE, START, published, run
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 GONE = "N380HA"
 SOURCE = """

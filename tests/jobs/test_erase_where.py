@@ -30,7 +30,7 @@ from spark_jobs.storage.tables import DATABASES
 from tests.jobs.harness import MINUTE, START, run
 from tests.jobs.test_erase import LEFT_OUT, at_times, land, published, rows_in_files
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 GONE = "c0354"
 SOURCE = """
