@@ -33,6 +33,7 @@ from spark_jobs.sources import Schedule
 from spark_jobs.storage.turns import Line, NoDriver, Turn, hold_turn
 from tests.installations import ODD_NAME, TIDEMARK, readable_by_others
 from tests.jobs.harness import SOURCE, write_source
+from tests.server.strangers import Question, Reply, ask_as_nobody, forged_logins, routes
 
 DAYS = Schedule(0, 86_400_000_000)
 
@@ -411,6 +412,108 @@ def test_secrets_are_private_files_and_on_no_command_line(airflow):
     assert stat.S_IMODE(airflow.airflow_home.stat().st_mode) == 0o700
     commands = [" ".join(process.cmdline()) for process in processes.marked(airflow.home)]
     assert not any(admin_password(airflow) in command for command in commands)
+
+
+OPEN = {
+    "/api/v2/auth/login",
+    "/api/v2/auth/logout",
+    "/api/v2/monitor/health",
+    "/api/v2/version",
+    "/execution/health",
+    "/execution/health/ping",
+}
+"""What Airflow answers to everybody: whether its parts run, its version, and the way to the login."""
+CANARY = "what-nobody-may-read"
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("login", forged_logins())
+def test_nobody_reads_or_changes_anything_through_airflow(airflow, api, login):
+    if login == "no login":
+        api.post("variables", {"key": "probe", "value": CANARY})
+        api.post("connections", {"connection_id": "probe", "conn_type": "http", "password": CANARY})
+    before = records(api)
+    headers = {"Content-Type": "application/json", **forged_logins()[login]}
+    replies = ask_as_nobody(airflow.airflow_port, [Question(*route, headers, "{}") for route in routes()])
+    assert len(replies) > 200
+    answered = {reply.question.path for reply in replies if reply.status not in (401, 403)}
+    assert answered <= OPEN
+    assert_no_secrets(airflow, replies)
+    assert records(api) == before
+
+
+def records(api):
+    """What a stranger might change."""
+    lists = [api.get(name) for name in ("variables", "connections", "pools")]
+    return [*lists, api.get("dags/probe")["is_paused"], api.get("dags/probe/dagRuns")["total_entries"]]
+
+
+@pytest.mark.attack
+def test_nobody_gets_a_token(airflow):
+    guesses = [("admin", ""), ("admin", "admin"), ("airflow", "airflow"), ("nobody", ""), ("admin' --", "x")]
+    logins = [json.dumps({"username": name, "password": password}) for name, password in guesses]
+    headers = {"Content-Type": "application/json"}
+    paths = ("/auth/token", "/auth/token/cli")
+    questions = [Question("POST", path, headers, login) for path in paths for login in logins]
+    questions += [Question("GET", path) for path in ("/auth/token", "/auth/token/login", "/auth/token/login?next=/")]
+    replies = ask_as_nobody(airflow.airflow_port, questions)
+    assert {reply.status for reply in replies} <= {400, 401, 403, 422}
+    assert not any("_token" in reply.headers.get("set-cookie", "") for reply in replies)
+
+
+OUT_OF_THE_PORTAL = (
+    "../", "../api/v2/dags", "../../../../etc/passwd", "%2e%2e/", "%2e%2e/%2e%2e/airflow/secrets.json",
+    "..%2f..%2fairflow%2fsecrets.json", "%252e%252e%252fairflow%252fsecrets.json", "..%5c..%5cairflow%5csecrets.json",
+    "docs/../../../../airflow/secrets.json", "docs/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/airflow/secrets.json",
+    "docs/..%2f..%2f..%2f..%2f..%2fairflow%2fsecrets.json", "docs//etc/passwd", "docs/%2fetc%2fpasswd",
+    "sources/..%2f..%2fserver%2fconnect.token", "runs/meters/..%2f..%2f..%2fairflow%2fpasswords.json",
+    "index.html%00.css", "portal.css/..%2f..%2fairflow%2fsecrets.json",
+)  # fmt: skip
+PORTAL_PAGES = (
+    "", "index.html", "sources/meters.html", "quarantine/meters.html", "runs/meters/probe.html", "docs/index.html",
+    "marts/airport_delays.html", "why/meters/hourly.html?meter=a", *OUT_OF_THE_PORTAL,
+)  # fmt: skip
+WRITING = ("POST", "PUT", "PATCH", "DELETE", "PROPFIND", "TRACE", "OPTIONS")
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("login", forged_logins())
+def test_nobody_reads_or_changes_anything_through_the_portal(airflow, login):
+    headers = forged_logins()[login]
+    pages = [f"/tidemark/{page}" for page in PORTAL_PAGES]
+    replies = ask_as_nobody(airflow.airflow_port, [Question("GET", page, headers) for page in pages])
+    for reply in replies:
+        led = reply.headers.get("location", "")
+        leads_to_login = reply.status == 307 and led.startswith("/auth/login?next=%2Ftidemark") and not reply.text
+        # what a path with dots names beside the portal, Airflow's own rules refuse
+        assert leads_to_login or reply.status in (401, 403, 404), reply
+    assert_no_secrets(airflow, replies)
+    writes = [Question(method, page, headers, "{}") for method in WRITING for page in pages]
+    assert {reply.status for reply in ask_as_nobody(airflow.airflow_port, writes)} <= {401, 403, 404, 405}
+
+
+@pytest.mark.attack
+def test_no_login_leads_out_of_the_portal_or_writes_through_it(airflow):
+    login = {"username": "admin", "password": admin_password(airflow)}
+    token = httpx.post(f"{airflow.airflow_url}/auth/token", json=login, trust_env=False).json()["access_token"]
+    headers = {"Authorization": f"Bearer {token}"}
+    pages = [f"/tidemark/{page}" for page in OUT_OF_THE_PORTAL]
+    replies = ask_as_nobody(airflow.airflow_port, [Question("GET", page, headers) for page in pages])
+    # any name may be a run's that left nothing, and such a run has a page, which reads no file of that name
+    of_runs = [reply for reply in replies if reply.question.path.startswith("/tidemark/runs/")]
+    assert {reply.status for reply in of_runs} <= {200, 404}
+    assert {reply.status for reply in replies if reply not in of_runs} == {404}
+    assert_no_secrets(airflow, replies)
+    writes = [Question(method, page, headers, "{}") for method in WRITING for page in pages]
+    assert {reply.status for reply in ask_as_nobody(airflow.airflow_port, writes)} <= {404, 405}
+
+
+def assert_no_secrets(settings: Settings, replies: list[Reply]) -> None:
+    """No reply has a secret of Airflow's or the lake's, a password, or a line of the system's list of users."""
+    keys = json.loads((settings.airflow_home / "secrets.json").read_text()).values()
+    token = (settings.server_dir / "connect.token").read_text().strip()
+    secrets = [CANARY, admin_password(settings), token, *map(str, keys), "root:x:0:0"]
+    assert [reply for reply in replies if any(secret in reply.text for secret in secrets)] == []
 
 
 def test_a_killed_scheduler_is_restarted_without_its_old_workers(airflow):
