@@ -291,6 +291,37 @@ def test_another_policy_for_every_run_and_retention_between_them_change_no_answe
     assert published.last == []
 
 
+def with_parents_in_reach(landed: list[Row], part: list[Row], horizon: int) -> list[Row]:
+    """The rows without parents from before the horizon: such a parent may have gone, and counts as missing then."""
+    early = {row["id"] for row in landed if row["event_time"] < horizon}
+    return [{**row, "parent": None if row["parent"] in early else row["parent"]} for row in part]
+
+
+@given(rows=updates(), data=st.data())
+@settings(max_examples=tries(20), deadline=None)
+def test_a_child_that_landed_before_its_parent_went_is_judged_as_before(rows: list[Row], data: st.DataObject) -> None:
+    """Parents, deltas that compaction keeps, and frontiers that move between runs, all at once."""
+    published = Published("operations", data.draw(policies()))
+    rows = sorted(rows, key=lambda r: r["time"])
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=4)))
+    kept, landed = UNMOVED, list[Row]()
+    for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+        kept = Frontiers(
+            max(kept.since, data.draw(st.integers(0, 12))), data.draw(st.integers(max(kept.horizon, -2), 9))
+        )
+        part = [row for row in rows[start:end] if row["event_time"] >= kept.horizon]
+        part = [{**row, "time": max(row["time"], kept.since + 1)} for row in part]
+        came = {row["row_id"] for row in landed + part if row["diff"] > 0}
+        part = with_parents_in_reach(landed, [row for row in part if row["row_id"] in came], kept.horizon)
+        landed += part
+        published.policy = data.draw(policies())
+        published.run(part, kept)
+        assert published.gained() == sum(row["diff"] for row in part)
+        known = [time for time in (0, 2, 5, 8, 12, 15, LATEST) if time >= kept.since]
+        published.answers_are_replays(landed, kept.horizon, known)
+        published.versions_are_replays(landed, kept.horizon, known)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", list(MEANINGS))
 @given(rows=updates(), data=st.data())
