@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
@@ -167,6 +168,24 @@ def assert_nothing_left(lake: SparkSession, home: Settings) -> None:
                 assert not names_value(path, GONE), path
 
 
+def assert_no_version_has_it(lake: SparkSession, tables: dict[str, dict[str, int]]) -> None:
+    """Whoever may read tables by version or time, as the pipeline may, reads none from before the erasure."""
+    for table in tables:
+        database, name = table.split(".")
+        path = str(Path(lake_root(lake)) / f"{database}.db" / name)
+        for version in range(DeltaTable(path).version()):
+            try:
+                rows = DeltaTable(path, version=version).to_pyarrow_table()
+            except (DeltaError, OSError):
+                continue  # the log has no such version any more, or its files are gone
+            assert GONE not in repr(rows.to_pylist()), (table, version)
+    of_most = max(tables, key=lambda table: tables[table]["went"])
+    history = lake.sql(f"DESCRIBE HISTORY {of_most}").collect()
+    for past in ("VERSION AS OF 0", f"TIMESTAMP AS OF '{history[-1].timestamp - MINUTE}'"):
+        with pytest.raises(Exception, match=r"DELTA_VERSION_NOT_FOUND|DELTA_TIMESTAMP_EARLIER|cannot time travel"):
+            lake.sql(f"SELECT * FROM {of_most} {past}").collect()
+
+
 def test_it_is_as_if_it_had_never_been_there(lake: SparkSession, home: Settings) -> None:
     run_all(lake, home)
     make_pin(Lake(lake), [planes(home)], "before")
@@ -183,6 +202,7 @@ def test_it_is_as_if_it_had_never_been_there(lake: SparkSession, home: Settings)
     assert sorted(done.files) == sorted(preview.files)
     assert_as_never_there(lake)
     assert_nothing_left(lake, home)
+    assert_no_version_has_it(lake, done.tables)
     assert rows_in_files(lake) == before
     assert audit(home, planes(home), lake).failed == []
     counted = lake.sql(

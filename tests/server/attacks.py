@@ -256,6 +256,13 @@ HIDDEN = {
     "an earlier version": "SELECT * FROM {table} VERSION AS OF 0",
     "an earlier time": "SELECT * FROM {table} TIMESTAMP AS OF '2020-01-01'",
     "an earlier version by its name": "SELECT * FROM silver.`facts@v0`",
+    "an earlier time by its name": "SELECT * FROM silver.`facts@20200101000000000`",
+    "an earlier version as an option": "SELECT * FROM {table} WITH (versionAsOf = 0)",
+    "an earlier time as an option": "SELECT * FROM {table} WITH (`timestampAsOf` = '2020-01-01')",
+    "an earlier version of the system": "SELECT * FROM {table} FOR SYSTEM_VERSION AS OF 0",
+    "an earlier time of the system": "SELECT * FROM {table} FOR SYSTEM_TIME AS OF current_timestamp()",
+    "an earlier version in a subquery": "SELECT (SELECT count(*) FROM {table} VERSION AS OF 0)",
+    "a copy of an earlier version": "CREATE TABLE scratch_reader.copy AS SELECT * FROM {table} VERSION AS OF 0",
 }
 """Read what is not published."""
 
