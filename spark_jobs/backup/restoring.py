@@ -2,7 +2,7 @@
 
 The log of a table makes its files count, and the table of publications makes all tables count. So logs are copied after
 data, and the log of the publications is the last. A restore that was interrupted can be repeated: it copies the missing
-files.
+files. So can one that had ended: a lake of which each file is the set's counts as empty.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _check_empty(places: dict[str, Store], back: BackupSet, mark: Path, settings
     begun = mark.exists() and mark.read_text() == back.name
     present = []
     if not begun:
-        present = [f"{settings.lake}/{path}" for path in places[LAKE].sizes("") if not path.startswith(".")]
+        present = [f"{settings.lake}/{path}" for path in _others(places[LAKE], back)]
         present += [str(path) for path in (settings.home / "leases").glob("*.lease")]
         for part in (part for part in places if part != LAKE):
             there = [(file, places[part].size(file.path)) for file in back.of(part)]
@@ -124,6 +124,17 @@ def _check_empty(places: dict[str, Store], back: BackupSet, mark: Path, settings
             " TIDEMARK_EXPECTATIONS, TIDEMARK_DBT), or move these away",
             files=present,
         )
+
+
+def _others(lake: Store, back: BackupSet) -> list[str]:
+    """The lake's files, if one of them is not the set's; else none. A restore that was killed as it ended has removed
+    its mark, and left these very files."""
+    sizes = {path: size for path, size in lake.sizes("").items() if not path.startswith(".")}
+    own = {file.path: file for file in back.of(LAKE)}
+    is_whole = all(path in own and size == own[path].size for path, size in sizes.items())
+    if is_whole and all(lake.checksum(path) == own[path].checksum for path in sizes):
+        return []
+    return [*sizes]
 
 
 @dataclass(frozen=True)
