@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from spark_jobs.config import Settings
+from spark_jobs.definitions.versions import DefinitionChanged
 from spark_jobs.jobs.base import StalePlan
 from spark_jobs.jobs.environments import Build, require_build
 from spark_jobs.jobs.pipeline import RunReport
@@ -27,8 +29,8 @@ def promote(
 ) -> RunReport:
     """Publish the environment's build of `source`, in one publication, and take over its source file.
 
-    If the run fails, production's source file is as before. `run` does a run of the source in its turn:
-    `run(lo, hi, request=…, on_stage=…)`.
+    If the run fails, production's source file is as before. A promotion that was killed goes on if it is started again.
+    `run` does a run of the source in its turn: `run(lo, hi, request=…, on_stage=…)`.
 
     Raises:
         ParameterError: the environment has no tables of the source.
@@ -36,6 +38,7 @@ def promote(
     """
     build = require_build(environment, source)
     swap = _Swap.of(settings, environment, source)
+    was_swapped = swap.is_done
 
     def begin(stage: str) -> None:
         # the file is swapped in the run's turn, so that no other run of the source reads the new file
@@ -47,13 +50,26 @@ def promote(
         lo, hi = instant(build.base.lo_us), instant(build.base.hi_us)
         report = run(lo, hi, request=_request(build), on_stage=begin)
     except StalePlan as refusal:
-        swap.undo()
-        raise _stale(refusal, build) from None
+        published = _run_published(run, lo, hi, on_stage) if was_swapped else None
+        if published is None:
+            swap.undo()
+            raise _stale(refusal, build) from None
+        report = published
     except BaseException:
         swap.undo()
         raise
     swap.end()
     return report
+
+
+def _run_published(
+    run: Callable[..., RunReport], lo: datetime, hi: datetime, on_stage: Callable[[str], None]
+) -> RunReport | None:
+    """A run that finds the build published: a promotion was killed after its publication. None if it was not."""
+    try:
+        return run(lo, hi, request=Request(), on_stage=on_stage)
+    except DefinitionChanged:
+        return None
 
 
 @dataclass(frozen=True)
@@ -70,8 +86,15 @@ class _Swap:
         stands = source_files(settings.sources).get(source, Path(settings.sources) / comes.name)
         return cls(stands, comes, environment.folder / f"{source}.before")
 
+    @property
+    def is_done(self) -> bool:
+        """True if production has the file that comes: a promotion was killed, or somebody has copied the file."""
+        return self.stands.exists() and self.stands.read_bytes() == self.comes.read_bytes()
+
     def do(self) -> None:
-        shutil.copyfile(self.stands, self.kept)
+        # the copy that a killed promotion left is of the former file; production's is the new one already
+        if not (self.is_done and self.kept.exists()):
+            shutil.copyfile(self.stands, self.kept)
         _put(self.comes, self.stands)
 
     def undo(self) -> None:

@@ -23,7 +23,7 @@ from spark_jobs.jobs.environments import (
     require_build,
 )
 from spark_jobs.jobs.pipeline import RunReport
-from spark_jobs.jobs.promotion import promote
+from spark_jobs.jobs.promotion import _Swap, promote
 from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.model import STAGES
@@ -209,6 +209,46 @@ def test_an_interrupted_promotion_leaves_production_as_it_was(lake: SparkSession
     promoted(lake, home, environment)
     assert shown(lake) == shown(lake, "dev__")
     assert audit(home, find_source(home.sources, "meters"), lake).failed == []
+
+
+def test_a_killed_promotion_goes_on_and_never_loses_productions_file(
+    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(lake, home, 0, 1)
+    environment = environment_with(home, CHANGED)
+    built(lake, home, environment)
+    file = home.sources / "meters.yml"
+
+    def dies(name: str) -> None:
+        if name == "window":
+            raise _Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Swap, "undo", lambda _: None)
+        with pytest.raises(_Killed):
+            promoted(lake, home, environment, on_stage=dies)
+    assert file.read_text() == CHANGED
+    # the next attempt fails by itself, and puts back what stood before the first one
+    with pytest.raises(_Killed):
+        promoted(lake, home, environment, on_stage=dies)
+    assert file.read_text() == SOURCE
+
+    with monkeypatch.context() as patch:
+        for name in ("end", "undo"):
+            patch.setattr(_Swap, name, dies_at_once)
+        with pytest.raises(_Killed):
+            promoted(lake, home, environment)
+    assert shown(lake) == shown(lake, "dev__")
+    # it was published, and nobody was told
+    promoted(lake, home, environment)
+    assert file.read_text() == CHANGED
+    assert not list(environment.folder.glob("*.before"))
+    assert shown(lake) == shown(lake, "dev__")
+    assert audit(home, find_source(home.sources, "meters"), lake).failed == []
+
+
+def dies_at_once(_: object) -> None:
+    raise _Killed
 
 
 @pytest.mark.long
