@@ -51,6 +51,7 @@ from tests.chaos.published import (
 )
 from tests.chaos.refusals import Refusal
 from tests.chaos.site import Site
+from tests.chaos.way import follow
 
 STAGES = ("land", "seal", "window", "compact", "publish")
 MOMENT_S = {"land": 2.0, "seal": 1.0, "window": 1.0, "compact": 1.0, "publish": 8.0}
@@ -236,9 +237,9 @@ class Campaign:
             else:
                 output = self.struck(site, fault, faults.STRIKES[kind][1], source, command)
             fault.ended = output.error
-            self.follow(site, fault, command)
+            follow(site, fault, command)
             if "a retraction" in fault.what:
-                self.follow(site, fault, bring_back(source, number))
+                follow(site, fault, bring_back(source, number))
             self.compare(site, fault, {source: number})
 
     def struck(self, site: Site, fault: Fault, strike: faults.Strike, source: str, command: tuple[str, ...]) -> Output:
@@ -275,7 +276,7 @@ class Campaign:
             self.know(site, source)
         if "a run of the other source" in names:
             must_follow = run_of(other, number)
-            self.follow(site, fault, must_follow)
+            follow(site, fault, must_follow)
         return output
 
     def fault_between(self, site: Site, source: str, number: int) -> None:
@@ -297,18 +298,18 @@ class Campaign:
                 faults.kill_command(site, self.chance, begun)
                 fault.what = f"kill -9 of {' '.join(command)}"
                 fault.ended = site.end(begun).error
-                self.follow(site, fault, command)
+                follow(site, fault, command)
                 if kind == "retract":
                     self.exact[source] = False
                     self.know(site, source)
-                    self.follow(site, fault, bring_back(source, number))
+                    follow(site, fault, bring_back(source, number))
             else:
                 fault.what = (
                     faults.lose(site, self.chance)
                     if kind == "loss of a folder"
                     else faults.kill_part("lake")(site, self.chance, None)
                 )
-                self.follow(site, fault, run_of(source, number))
+                follow(site, fault, run_of(source, number))
             self.compare(site, fault, {source: number})
 
     def kind(self, weights: Mapping[str, int]) -> str:
@@ -334,21 +335,6 @@ class Campaign:
         self.tell(fault.line)
         for problem in fault.problems:
             self.tell(f"     {problem}")
-
-    def follow(self, site: Site, fault: Fault, command: tuple[str, ...]) -> None:
-        """The documented way on: the same command; `up`, and again; `doctor --repair`, and again."""
-        again = site.do(*command)
-        steps = ["again"]
-        for step in (("up", "--no-airflow"), ("doctor", "--repair")):
-            if again.ok:
-                break
-            fault.ended += f", {again.error}"
-            site.do(*step)
-            steps.append(step[0])
-            again = site.do(*command)
-        if not again.ok:
-            fault.problems.append(f"`{' '.join(command)}` still fails after {', '.join(steps)}:\n{again.text[-2000:]}")
-        fault.way = (*fault.way, *steps) if fault.way else tuple(steps)
 
     def compare(self, site: Site, fault: Fault, days: Mapping[str, int]) -> None:
         """Every published table against the undisturbed lake's, and the audit, once the server has its folders."""

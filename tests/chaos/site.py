@@ -10,8 +10,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -76,12 +77,23 @@ def _quiet(*command: str) -> bool:
 
 
 class Site:
-    """An installation on a disk of its own, with a proxy before its server and a process that strikes at commits."""
+    """An installation on a disk of its own, with a proxy before its server and a process that strikes at commits.
 
-    def __init__(self, folder: Path, sources: Path, landing: Path, **others: Any) -> None:
+    `variables`: of all its processes, beside those of its settings.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        sources: Path,
+        landing: Path,
+        variables: Mapping[str, str] = MappingProxyType({}),
+        **others: Any,
+    ) -> None:
         self.disk = Disk(folder / "disk")
         self.folder = folder
         self.installation = Installation(self.disk.folder / "home", sources=sources, landing=landing, **LIGHT, **others)
+        self.installation.environment |= variables
         self.settings = self.installation.settings
         self.outputs: list[Output] = []
         """Of all commands since they were last looked at."""
