@@ -29,7 +29,15 @@ from spark_jobs.jobs.in_force import take_fingerprints
 from spark_jobs.jobs.names import forget_names, names_follow
 from spark_jobs.jobs.pins import pins
 from spark_jobs.jobs.published import check_published
-from spark_jobs.jobs.source_parts import SHARED, hold_source, known_parts, own_tables, remove_rows, source_parts
+from spark_jobs.jobs.source_parts import (
+    SHARED,
+    SourceUnknown,
+    hold_source,
+    known_parts,
+    own_tables,
+    remove_rows,
+    source_parts,
+)
 from spark_jobs.landing.erasures import check_finished
 from spark_jobs.sources import Source, environments, find_source, read_sources
 from spark_jobs.sources.folder import source_files
@@ -49,6 +57,7 @@ from spark_jobs.storage.source_changes import (
     SourceChange,
     begin_change,
     record_change,
+    source_changes,
     unfinished_change,
 )
 from spark_jobs.storage.sql import literal, qualified
@@ -127,6 +136,8 @@ def rename_source(
     """
     lake = Lake(spark)
     under_way = unfinished_change(lake, old)
+    if under_way is None and _has_ended(settings, lake, old, new):
+        return _report(settings, lake, old, new)
     report = find_rename(settings, spark, old, new) if under_way is None else _report(settings, lake, old, new)
     switched = under_way is not None and under_way.step == SWITCHED
     source = None if switched else _both(settings, old, new)[0]
@@ -137,6 +148,18 @@ def rename_source(
             work.switch(on_step)
         work.end(on_step)
     return report
+
+
+def _has_ended(settings: Settings, lake: Lake, old: str, new: str) -> bool:
+    """True if the source has got the new name before: a rename was killed after its last step, so nobody was told."""
+    ended = [(change.source, change.new_name, change.step) for change in source_changes(lake)]
+    if (old, new, FINISHED) not in ended:
+        return False
+    try:
+        known_parts(settings, lake, old)
+    except SourceUnknown:
+        return source_parts(settings, lake, new).file is not None
+    return False
 
 
 @contextmanager

@@ -255,6 +255,10 @@ def test_a_source_goes_on_under_another_name_and_is_dropped(
     with pytest.raises(SourceChangeUnfinished, match="source rename meters gauges"):
         remove_source(home, spark, "meters", "drop")
     rename_source(home, spark, "meters", "gauges")
+    # one that was killed as it ended has told nobody, so the same command comes again
+    assert Path(rename_source(home, spark, "meters", "gauges").file) == home.sources / "gauges.yml"
+    with pytest.raises(SourceUnknown):
+        rename_source(home, spark, "meters", "dials")
     assert published(spark, "gold.gauges") == before
     renamed = stored(spark, "gauges")
     assert {name: len(each) for name, each in renamed.items()} == {name: len(each) for name, each in rows.items()}
