@@ -31,7 +31,7 @@ class DiskFull(TidemarkError):
 
 
 class DiskFailed(TidemarkError):
-    """A file system refused to write or to read for another reason than a lack of space. Facts: `log`."""
+    """A file system refused to write or to read, or a catalog on it does. Facts: `log`."""
 
     code = "disk_failed"
 
@@ -110,6 +110,14 @@ _KINDS = [
         "see what the kernel says of it (`dmesg`), how it is mounted and how large files may be (`ulimit -f`); then do"
         " the same again: a run goes on where it was",
         numbers=(errno.EFBIG, errno.EIO, errno.EROFS),
+    ),
+    _Kind(
+        DiskFailed,
+        "the catalog (`metastore` of the home) to take what is written",
+        "one that can only be read, since its disk was full or refused when it was opened",
+        "free some space (`tidemark doctor` says how much there is), then `tidemark up`, and do the same again",
+        # Derby opens a database for reading alone if it cannot write to its folder
+        texts=re.compile(r"read-only (database|connection)|DDL is not permitted|the transaction recovery log"),
     ),
     _Kind(
         MemoryExhausted,
