@@ -65,7 +65,8 @@ class Struck:
     """A command that is struck. `{backup}` in it is the folder of the prepared home's backup.
 
     verify: a command that must succeed afterwards. source: the name that its source has then. gone: an entity that has
-    no history then. is_lost: the home has no lake and no servers before.
+    no history then. is_lost: the home has no lake and no servers before. keeps_home: it changes nothing but the backup,
+    so the next command that does so needs no new copy and no new server.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Struck:
     source: str = SOURCE
     gone: str = ""
     is_lost: bool = False
+    keeps_home: bool = False
 
 
 COMMANDS: Mapping[str, Struck] = {
@@ -81,7 +83,7 @@ COMMANDS: Mapping[str, Struck] = {
     for struck in (
         Struck("backfill", ("run", SOURCE, "--from", day_of(DAYS + 1), "--to", day_of(2 * DAYS), "--each")),
         Struck("maintain", ("maintain",)),
-        Struck("backup", ("backup", "{backup}"), verify=("verify", "{backup}")),
+        Struck("backup", ("backup", "{backup}"), verify=("verify", "{backup}"), keeps_home=True),
         Struck("restore", ("restore", "{backup}"), is_lost=True),
         Struck("erase", ("erase", SOURCE, "--entity", GONE, "--because", "asked"), gone=GONE),
         Struck("promote", ("env", "promote", ENVIRONMENT, SOURCE)),
@@ -108,6 +110,7 @@ class Prepared:
     copies: Path
     columns: dict[str, list[str]] = field(default_factory=dict)
     undisturbed: dict[str, Undisturbed] = field(default_factory=dict)
+    is_as_prepared: bool = False
 
     @property
     def backup(self) -> Path:
@@ -134,6 +137,9 @@ class Prepared:
 
     def begin(self, struck: Struck) -> None:
         """Everything as it was prepared, with its servers."""
+        if struck.keeps_home and self.is_as_prepared and self.site.serves():
+            self.site.outputs.clear()
+            return
         must(self.site.do("down"))
         for folder in self.folders:
             remove(folder)
@@ -143,6 +149,7 @@ class Prepared:
                 remove(folder)
         else:
             must(self.site.do("up", "--no-airflow"))
+        self.is_as_prepared = struck.keeps_home
         self.site.outputs.clear()
 
     def command(self, struck: Struck) -> tuple[str, ...]:
@@ -205,6 +212,7 @@ class Prepared:
             self.site.disk.free()
         fault.problems += [problem for output in self.site.outputs if (problem := output.problem())]
         fault.until = time.time()
+        self.is_as_prepared &= not fault.problems
         self.account.faults.append(fault)
         return fault
 
