@@ -40,6 +40,7 @@ from spark_jobs.landing.erasures import (
     COUNTED,
     FINISHED,
     Erasure,
+    is_repeated,
     new_erasure,
     record_step,
 )
@@ -189,8 +190,9 @@ class _Work:
         """The steps that need the chosen rows: restate the histories without them, and count them as erased."""
         check_published(self.lake, self.source, self.standing, self.shown, "erased")
         account, rejects = self.bronze.account(), self.bronze.rejects()
-        known = account.lines or rejects or self.erasure.step
-        if not known and not landed_files(self.settings, self.lake, self.source, self.choice.value, set()).paths:
+        # one that was killed as it ended has told nobody, and may be repeated
+        has_cause = account.lines or rejects or self.erasure.step or is_repeated(self.lake, self.source, self.erasure)
+        if not has_cause and not landed_files(self.settings, self.lake, self.source, self.choice.value, set()).paths:
             raise _unknown(self.source, self.choice)
         self.erasure = record_step(self.lake, self.source, self.erasure, BEGUN)
         on_step("histories")

@@ -126,6 +126,11 @@ def new_erasure(lake: Lake, source: Source, choice: Choice, because: str, erased
     return unfinished[0] if unfinished else new
 
 
+def is_repeated(lake: Lake, source: Source, erasure: Erasure) -> bool:
+    """True if an earlier erasure of the same value has finished."""
+    return any(one.entity_hash == erasure.entity_hash and one.step == FINISHED for one in erasures(lake, source))
+
+
 def record_step(lake: Lake, source: Source, erasure: Erasure, step: str, rows: int | None = None) -> Erasure:
     """Record that the erasure has reached `step`; returns it with that step."""
     after = replace(erasure, step=step, number=erasure.number + 1, rows=erasure.rows if rows is None else rows)

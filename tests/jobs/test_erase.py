@@ -255,6 +255,13 @@ def test_interrupted_anywhere_it_goes_on(lake: SparkSession, home: Settings, ste
     assert [one.step for one in erasures(Lake(lake), planes(home))] == ["finished"]
     assert_as_never_there(lake)
     assert audit(home, planes(home), lake).failed == []
+    # its owner has rewritten the files, and nobody saw the command end
+    for file in (path for path in home.landing.rglob("*") if path.is_file()):
+        file.write_text("".join(f"{line}\n" for line in file.read_text().splitlines() if GONE not in line))
+    again = erase(home, planes(home), lake, gone(home), "asked")
+    assert (again.rows, again.left) == (0, [])
+    assert not any(count for counts in again.tables.values() for count in counts.values())
+    assert_as_never_there(lake)
 
 
 class _Killed(BaseException):
