@@ -31,35 +31,6 @@ class MemoryShort(TidemarkError):
     code = "memory_short"
 
 
-def with_room(pieces: Iterable[Piece], table_of: Callable[[Piece], pa.Table]) -> Iterator[Piece]:
-    """Pass on `pieces`, and check on the way that the task has the memory to sort and write all rows passed so far.
-
-    Raises:
-        MemoryShort: sorting and writing them would need more memory than is left. It is raised before the system has
-            to swap, or to kill a process.
-    """
-    n_bytes = checked_bytes = 0
-    for piece in pieces:
-        n_bytes += table_of(piece).nbytes
-        if n_bytes - checked_bytes >= LOOK_BYTES:
-            checked_bytes = n_bytes
-            _expect_room((TIMES - 1) * n_bytes)
-        yield piece
-
-
-def _expect_room(needed: int) -> None:
-    left = bytes_left()
-    if needed > left:
-        raise MemoryShort(
-            expected=f"{needed // MIB} MiB of memory for the rows of one task",
-            found=f"{left // MIB} MiB left",
-            consequence="nothing of this stage was committed",
-            next_step=MORE_MEMORY,
-            needed_mib=needed // MIB,
-            left_mib=left // MIB,
-        )
-
-
 def bytes_left() -> int:
     """The bytes that a process may still take without swapping: the lesser of the machine's and the container's."""
     left = int(psutil.virtual_memory().available)
@@ -69,3 +40,42 @@ def bytes_left() -> int:
     except OSError:  # not in a container, or in one without cgroup v2
         return left
     return left if most == "max" else min(left, int(most) - int(used) + int(reclaimable.get("inactive_file", 0)))
+
+
+def with_room(
+    pieces: Iterable[Piece],
+    table_of: Callable[[Piece], pa.Table],
+    left: Callable[[], int] = bytes_left,
+    look_bytes: int = LOOK_BYTES,
+) -> Iterator[Piece]:
+    """Pass on `pieces`, and check on the way that the task has the memory to sort and write all rows passed so far.
+
+    Args:
+        pieces: the pieces of a task's rows.
+        table_of: returns the rows of a piece.
+        left: returns the bytes of memory that are left.
+        look_bytes: the bytes of rows between two checks.
+
+    Raises:
+        MemoryShort: sorting and writing them would need more memory than is left. It is raised before the system has
+            to swap, or to kill a process.
+    """
+    n_bytes = checked_bytes = 0
+    for piece in pieces:
+        n_bytes += table_of(piece).nbytes
+        if n_bytes - checked_bytes >= look_bytes:
+            checked_bytes = n_bytes
+            _expect_room((TIMES - 1) * n_bytes, left())
+        yield piece
+
+
+def _expect_room(needed: int, left: int) -> None:
+    if needed > left:
+        raise MemoryShort(
+            expected=f"{needed // MIB} MiB of memory for the rows of one task",
+            found=f"{left // MIB} MiB left",
+            consequence="nothing of this stage was committed",
+            next_step=MORE_MEMORY,
+            needed_mib=needed // MIB,
+            left_mib=left // MIB,
+        )

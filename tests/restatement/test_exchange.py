@@ -76,10 +76,8 @@ def test_blocks_are_sent_once_they_have_enough_bytes(monkeypatch: pytest.MonkeyP
 
 def without_room(task: int, blocks: Labelled) -> bytes:
     """Work that holds its blocks, on a machine that has no memory left."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "LOOK_BYTES", 1)
-        patch.setattr(memory, "bytes_left", lambda: 20)
-        return b"".join(label.encode() for label, _ in memory.with_room(blocks, itemgetter(1)))
+    passed = memory.with_room(blocks, itemgetter(1), left=lambda: 20, look_bytes=1)
+    return b"".join(label.encode() for label, _ in passed)
 
 
 @pytest.mark.spark
