@@ -8,7 +8,7 @@ chunks of attempts that never came to count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -28,10 +28,11 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.dense_files import dense_layout, page_rows
 from spark_jobs.storage.file_summaries import FileSummary
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.tables import LANDING_OF_ROWS, chunks
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.tables import LANDINGS, chunks
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 ROWS_A_FILE = 1_000_000
 """Rows that one task merges and writes."""
@@ -132,63 +133,73 @@ def _merge(
     after = max((run.last for run in runs if run.last < before[0].first), default=0)
     rows = sum(n for landing, n in rows_by_landing.items() if after < landing <= through)
     newest = max((n for n in rows_by_landing if n <= before[-1].last), default=0)
-    merger, inside = _Merger(source, newest, token), Inside(before[0].first, through)
-    counted = pc.field("landing").isin(pa.array(ledger.counted_landings(lake, source), pa.int64()))
-    held = lake.stored(table, table.column_names, inside.where & counted)
-    if tasks_for(rows, held.n_bytes, ROWS_A_FILE) > 1:
-        n_after = _merge_in_tasks(lake, source, merger, inside, rows, unless=n_before if len(before) == 1 else None)
+    merger, counted = _Merger(source, newest, token), _Counted(before[0].first, through, tuple(rows_by_landing))
+    stored = lake.stored(table, table.column_names, counted.where)
+    if tasks_for(rows, stored.n_bytes, ROWS_A_FILE) == 1:
+        draft = _merge_here(lake, table, merger, counted, stored.whole())
     else:
-        made = merged_here(held.whole(), merger)
-        n_after = made.num_rows
-        _check_rows(source, rows, _rows_in([made]))
-        if len(before) > 1 or n_after != n_before:
-            layout = dense_layout(page_rows(rows, n_after))
-            lake.rewrite(table, inside.remaining, ["landing"], more=made, layout=layout)
-    return Merged() if len(before) == 1 and n_after == n_before else Merged(n_before, n_after, rows)
-
-
-def _merge_in_tasks(
-    lake: Lake, source: Source, merger: _Merger, inside: Inside, rows: int, *, unless: int | None
-) -> int:
-    """Merge chunks in tasks of Spark, and replace them; returns the number of merged chunks. If there are `unless` of
-    them, nothing is replaced.
-
-    Raises:
-        RowsDiffer: they have other numbers of rows than `rows`.
-    """
-    table, condition = chunks(source), F.col("landing").between(inside.first, inside.last)
-    counted = lake.read(table).where(condition).where(ledger.is_counted(lake, source))
-    # not `persist`: Spark plans a cached query again at every write to a table that it reads
-    made = merged(counted, merger, -(-rows // ROWS_A_FILE)).localCheckpoint()
-    n_after, n_rows = made.agg(F.count(F.lit(1)), F.coalesce(F.sum("rows"), F.lit(0))).collect()[0]
-    _check_rows(source, rows, n_rows)
-    if n_after != unless:
-        lake.replace_dense(table, made, condition, page_rows(rows, n_after))
-    return int(n_after)
+        draft = _merge_in_tasks(lake, table, merger, counted, rows)
+    if draft.rows != rows:
+        raise _rows_differ(source, rows, draft.rows)
+    if len(before) == 1 and draft.chunks == n_before:
+        return Merged()
+    draft.replace(page_rows(rows, draft.chunks))
+    return Merged(n_before, draft.chunks, rows)
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
-    """The chunks of the landings from `first` to `last`, both included."""
+class _Counted:
+    """The chunks of the landings from `first` to `last`, both included; those of `landings` count."""
 
     first: int
     last: int
+    landings: tuple[int, ...]
 
     @property
     def where(self) -> pc.Expression:
-        """pyarrow condition: a chunk is one of them."""
-        return (pc.field("landing") >= self.first) & (pc.field("landing") <= self.last)
+        """pyarrow condition: a chunk is one of them, and counts."""
+        landing = pc.field("landing")
+        return (landing >= self.first) & (landing <= self.last) & landing.isin(pa.array(self.landings, pa.int64()))
 
-    def remaining(self, rows: pa.Table) -> pa.Table | None:
+    @property
+    def inside(self) -> Column:
+        """Spark condition: a chunk is one of them."""
+        return F.col("landing").between(self.first, self.last)
+
+    def others(self, rows: pa.Table) -> pa.Table | None:
         """The other chunks of a file; None if the file has none of these."""
         landing = rows["landing"].to_numpy()
         others = (landing < self.first) | (landing > self.last)
         return None if others.all() else rows.filter(pa.array(others))
 
 
-def _check_rows(source: Source, ledger_rows: int, chunk_rows: int) -> None:
-    if chunk_rows != ledger_rows:
-        raise _rows_differ(source, ledger_rows, chunk_rows)
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """Merged chunks that are in no table yet: their number, and that of their rows. `replace` puts them in the place of
+    the chunks that they are made of, in one commit, given the chunks in a page."""
+
+    chunks: int
+    rows: int
+    replace: Callable[[int], object]
+
+
+def _merge_here(lake: Lake, table: Table, merger: _Merger, counted: _Counted, stored: pa.Table) -> _Draft:
+    """Merge the chunks `stored` in this process."""
+    made = merged_here(stored, merger)
+
+    def replace(rows_in_page: int) -> None:
+        lake.rewrite(table, counted.others, ["landing"], more=made, layout=dense_layout(rows_in_page))
+
+    return _Draft(made.num_rows, _rows_in([made]), replace)
+
+
+def _merge_in_tasks(lake: Lake, table: Table, merger: _Merger, counted: _Counted, rows: int) -> _Draft:
+    """Merge chunks in tasks of Spark, each with about `ROWS_A_FILE` of the `rows`."""
+    stored = lake.read(table).where(counted.inside & F.col("landing").isin(*counted.landings))
+    # not `persist`: Spark plans a cached query again at every write to a table that it reads
+    made = merged(stored, merger, -(-rows // ROWS_A_FILE)).localCheckpoint()
+    n_chunks, n_rows = made.agg(F.count(F.lit(1)), F.coalesce(F.sum("rows"), F.lit(0))).collect()[0]
+    return _Draft(n_chunks, n_rows, lambda rows_in_page: lake.replace_dense(table, made, counted.inside, rows_in_page))
 
 
 def _rows_differ(source: Source, ledger_rows: int, chunk_rows: int) -> RowsDiffer:
@@ -203,30 +214,17 @@ def _rows_differ(source: Source, ledger_rows: int, chunk_rows: int) -> RowsDiffe
     )
 
 
-def merged_here(held: pa.Table, merger: _Merger) -> pa.Table:
-    """The chunks `held`, merged in this process: the same as one task of `merged` makes of them."""
-    given = held.set_column(held.column_names.index("landings"), "landings", _landings_of_rows(held))
-    first = pc.list_element(given["row_ids"], 0)
-    order = pc.sort_indices(
-        pa.table({"entity": given["entity"], "row_id": first}),
-        sort_keys=[("entity", "ascending"), ("row_id", "ascending")],
-    )
-    made = list(merger(given.take(order).combine_chunks().to_batches()))
-    return pa.Table.from_batches(made) if made else held.slice(0, 0)
-
-
-def _landings_of_rows(held: pa.Table) -> pa.ListArray:
-    """The landing of each row of each chunk, as `LANDING_OF_ROWS` gives it."""
-    rows, own = held["rows"].to_numpy(), held["landings"].combine_chunks()
-    flat = np.repeat(held["landing"].to_numpy(), rows)
-    flat[np.repeat(own.is_valid().to_numpy(zero_copy_only=False), rows)] = own.flatten().to_numpy()
-    return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(rows)]), pa.int32()), pa.array(flat))
+def merged_here(stored: pa.Table, merger: _Merger) -> pa.Table:
+    """The chunks `stored`, merged in this process: the same as one task of `merged` makes of them."""
+    first = pc.list_element(stored["row_ids"], 0)
+    ordered = stored.append_column("first", first).sort_by([("entity", "ascending"), ("first", "ascending")])
+    batches = [*merger(ordered.drop_columns("first").combine_chunks().to_batches())]
+    return pa.Table.from_batches(batches) if batches else stored.slice(0, 0)
 
 
 def merged(held: DataFrame, merger: _Merger, tasks: int) -> DataFrame:
     """The chunks `held`, merged by `tasks` tasks, each with a range of entities."""
-    given = held.withColumn("landings", F.expr(LANDING_OF_ROWS))
-    together = given.coalesce(1) if tasks <= 1 else given.repartitionByRange(tasks, "entity")
+    together = held.coalesce(1) if tasks <= 1 else held.repartitionByRange(tasks, "entity")
     return together.sortWithinPartitions("entity", F.col("row_ids")[0]).mapInArrow(
         merger, chunks(merger.source).schema()
     )
@@ -256,8 +254,12 @@ class _Merger:
 
     def _merged(self, held: pa.Table, part: int) -> Iterator[pa.RecordBatch]:
         layout = row_layout(self.source)
-        names = {layout.row_id, *layout.timelines, *layout.components, "landing"}
-        rows = chunk_rows(held, rows="rows", arrays={n: ARRAYS.get(n, n) for n in names}, same=("entity", "diff"))
+        names = {layout.row_id, *layout.timelines, *layout.components}
+        arrays = {name: ARRAYS.get(name, name) for name in names} | {"of_row": LANDINGS.name}
+        rows = chunk_rows(held, rows="rows", arrays=arrays, same=("entity", "diff", "landing"))
+        # as `LANDING_OF_ROWS` has it: rows of one landing are stored without it
+        of_row = pc.coalesce(rows["of_row"], rows["landing"])
+        rows = rows.drop_columns(["of_row", "landing"]).append_column("landing", of_row)
         entity = rows["entity"].combine_chunks().dictionary_encode()
         went = rows["diff"].to_numpy() < 0
         codes = entity.indices.to_numpy().astype(np.int64) * 2 + went
