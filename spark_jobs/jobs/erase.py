@@ -116,7 +116,8 @@ def find(settings: Settings, source: Source, spark: SparkSession, choice: Choice
     if account.lines:
         standing, shown = in_force(lake, source)
         counted = histories_without(lake, source, choice, account, standing, shown).count(lake)
-        counted |= {each.table.qualified: each.count(lake) for each in _of_rows(bronze)}
+        removals = [_of_whole_chunks(bronze), *_of_rows(bronze)]
+        counted |= {each.table.qualified: each.count(lake) for each in removals}
         report.tables = {table: counts for table, counts in counted.items() if any(counts.values())}
     return report
 
@@ -223,7 +224,7 @@ class _Work:
         on_step("rows")
         bronze = self.bronze
         self._remove_chunk_rows(bronze)
-        for removal in _of_rows(bronze)[1:]:
+        for removal in _of_rows(bronze):
             self._note(removal.table, removal.write(self.lake)["went"])
         for table in given_up_histories(self.lake, self.source):
             self._remove_given_up(table)
@@ -335,20 +336,22 @@ class _Work:
 
 
 def _of_rows(bronze: Bronze) -> list[Replacement]:
-    """The removals of the chosen rows from the tables that have rows as they landed; chunks come first."""
+    """The removals of the chosen rows from the tables that have a row for each row that landed."""
     choice, source = bronze.choice, bronze.source
-    of_chunk = [choice.stored, "rows"]
-
-    def with_chosen(stored: pa.Table) -> Flags:
-        counts = numbers(stored["rows"])
-        of_rows = np.repeat(np.arange(stored.num_rows), counts)
-        return np.isin(np.arange(stored.num_rows), of_rows[bronze.of_chunks(stored)])
-
     return [
-        Replacement(chunks(source), of_chunk, with_chosen, None),
         Replacement(updates(source), [choice.stored], choice.of_rows, None),
         Replacement(DUPLICATES, ["row"], bronze.of_duplicates, None, source.name),
     ]
+
+
+def _of_whole_chunks(bronze: Bronze) -> Replacement:
+    """The removal of chunks that have chosen rows alone; `chunks_without` also takes chosen rows out of others."""
+
+    def going(stored: pa.Table) -> Flags:
+        of_rows = np.repeat(np.arange(stored.num_rows), numbers(stored["rows"]))
+        return np.bincount(of_rows[~bronze.of_chunks(stored)], minlength=stored.num_rows) == 0
+
+    return Replacement(chunks(bronze.source), [bronze.choice.stored, "rows"], going, None)
 
 
 def _check_named(source: Source, choice: Choice) -> None:

@@ -61,8 +61,8 @@ class Replacement:
     def write(self, lake: Lake) -> dict[str, int]:
         """Replace the rows in one commit; returns how many rows `went` and `came`."""
         more = self.more if self.came else None
-        done = lake.rewrite(self.table, without(self.going), self.looked_at, source=self.source, more=more)
-        return {"went": done.removed, "came": self.came}
+        rewritten = lake.rewrite(self.table, without(self.going), self.looked_at, source=self.source, more=more)
+        return {"went": rewritten.removed, "came": self.came}
 
 
 def without(going: Callable[[pa.Table], Flags]) -> Callable[[pa.Table], pa.Table | None]:
@@ -177,19 +177,19 @@ def histories_without(
     The rows must still be in chunks and in the trace: what they changed is found by them.
     """
     histories = _Histories(lake, source, choice, standing, shown)
-    of_windows, unknown = _of_windows(histories)
+    of_windows, has_windows_past = _of_windows(histories)
     chosen = histories.chosen(["entity", "row_id"])
     entities = account.entities | set(chosen["entity"].to_pylist()) | ({choice.value} if choice.is_entity else set())
-    of_states, known = _of_states(histories, sorted(entities))
+    of_states, has_states_past = _of_states(histories, sorted(entities))
     of_late = _of_late(histories, sorted(account.row_ids | set(chosen["row_id"].to_pylist())))
-    is_known = known and not unknown
-    return Restatement([*of_windows, *of_states, *of_late], None if is_known else shown.published_us - 1)
+    has_past = has_windows_past and has_states_past
+    return Restatement([*of_windows, *of_states, *of_late], None if has_past else shown.published_us - 1)
 
 
 def _of_windows(histories: _Histories) -> tuple[list[Replacement], bool]:
-    """The replacements in histories of windows; and True if the past of one of them is unknown."""
+    """The replacements in histories of windows; and True if all of them go back as far as the stored histories."""
     replacements: list[Replacement] = []
-    unknown = False
+    have_past = True
     for definition in definitions(histories.source):
         columns = ["seq_no", "diff", f"t_{definition.time}", *(f"c_{key}" for key in definition.key)]
         region = Region.of(definition, histories.chosen(columns))
@@ -197,10 +197,10 @@ def _of_windows(histories: _Histories) -> tuple[list[Replacement], bool]:
             continue
         # windows of a key that has the column have chosen rows alone
         alone = histories.choice.column in definition.key
-        more, known = (None, True) if alone else _without(histories, region)
-        unknown = unknown or not known
+        more, has_past = (None, True) if alone else _without(histories, region)
+        have_past = have_past and has_past
         replacements.append(Replacement(definition.table(), [*definition.key, "window_start"], region.holds, more))
-    return replacements, unknown
+    return replacements, have_past
 
 
 def _without(histories: _Histories, region: Region) -> tuple[pa.Table, bool]:
@@ -214,26 +214,27 @@ def _without(histories: _Histories, region: Region) -> tuple[pa.Table, bool]:
     history = replayed(region, others, moments)
     # an interrupted attempt may have written the same history already
     tries = (replayed(region, rows, moments) if rows is near else history for rows in (near, others))
-    known = any(versions_of(again, identity, since_us).equals(stands) for again in tries)
-    if not known:
+    has_past = any(versions_of(again, identity, since_us).equals(stands) for again in tries)
+    if not has_past:
         history = replayed(region, others, moments[-1:])
     token = pa.repeat(pa.scalar(histories.token, pa.int64()), history.num_rows)
-    return history.append_column("token", token), known
+    return history.append_column("token", token), has_past
 
 
 def _of_states(histories: _Histories, entities: Sequence[str]) -> tuple[list[Replacement], bool]:
-    """The replacements in histories of states and chains of these entities; and True if their past is known."""
+    """The replacements in histories of states and chains of these entities; and True if they go back as far as the
+    stored histories."""
     lake, source = histories.lake, histories.source
-    anew, known = ReplayedStates(), True
+    anew, has_past = ReplayedStates(), True
     if source.state is not None and not histories.choice.is_entity:
-        anew, known = _states_without(histories, entities)
+        anew, has_past = _states_without(histories, entities)
 
     def going(rows: pa.Table) -> Flags:
         return among(rows["entity"], list(entities))
 
     mores = {STATE: anew.states, CHAINS: anew.segments}
-    stored = [table for table in mores if _is_stored(lake, table)]
-    return [Replacement(table, ["entity"], going, mores[table], source.name) for table in stored], known
+    stored = [table for table in mores if lake.is_stored(table.database, table.table)]
+    return [Replacement(table, ["entity"], going, mores[table], source.name) for table in stored], has_past
 
 
 def _states_without(histories: _Histories, entities: Sequence[str]) -> tuple[ReplayedStates, bool]:
@@ -252,8 +253,8 @@ def _states_without(histories: _Histories, entities: Sequence[str]) -> tuple[Rep
     stands = _state_versions(stored, histories.since_us)
     anew = replay(others, moments)
     tries = (replay(rows, moments) if given is rows else anew for given in (rows, others))
-    known = any(_state_versions(each.states, histories.since_us).equals(stands) for each in tries)
-    return (anew if known else replay(others, moments[-1:])), known
+    has_past = any(_state_versions(each.states, histories.since_us).equals(stands) for each in tries)
+    return (anew if has_past else replay(others, moments[-1:])), has_past
 
 
 def _state_versions(history: pa.Table | None, since_us: int) -> pa.Table:
@@ -270,7 +271,7 @@ def _of_late(histories: _Histories, row_ids: Sequence[int]) -> list[Replacement]
     Below the horizon such a row stays listed: its versions can't be told apart there.
     """
     lake, source, choice = histories.lake, histories.source, histories.choice
-    if not _is_stored(lake, LATE):
+    if not lake.is_stored(LATE.database, LATE.table):
         return []
     columns = [column.name for column in row_columns(source)]
     chosen_ids = pc.field("row_id").isin(pa.array(row_ids, pa.int64()))
@@ -297,7 +298,3 @@ def _below_horizon(histories: _Histories, row_ids: Sequence[int]) -> list[int]:
     read = ["row_id", histories.choice.stored]
     rows = histories.lake.stored(updates(histories.source), read, where, handles).whole()
     return pc.unique(rows["row_id"].filter(pa.array(~histories.choice.of_rows(rows)))).to_pylist()
-
-
-def _is_stored(lake: Lake, table: Table) -> bool:
-    return lake.is_stored(table.database, table.table)

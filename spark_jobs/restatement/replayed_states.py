@@ -39,23 +39,17 @@ class RowsInMemory(Destination):
     @classmethod
     def like(cls, to: Destination) -> RowsInMemory:
         """An empty one with the columns of another destination."""
-        return cls(to.place, to.options, to.schema.remove_metadata(), to.partitions, to.bounded, to.layout)
+        # without partitions, since the rows keep all their columns
+        return cls(to.place, to.options, to.schema.remove_metadata(), (), to.bounded, to.layout)
 
     def write(self, tables: Iterable[pa.Table]) -> list[WrittenFile]:
         """Keep the rows of the tables; a column that a table lacks is null."""
-        self.tables.extend(self._whole(table) for table in tables if table.num_rows)
+        self.tables.extend(self.fitted(table) for table in tables if table.num_rows)
         return []
 
     def whole(self) -> pa.Table:
         """All rows that were written."""
         return pa.concat_tables([self.schema.empty_table(), *self.tables])
-
-    def _whole(self, table: pa.Table) -> pa.Table:
-        given = {*table.column_names}
-        columns = [
-            table[f.name].cast(f.type) if f.name in given else pa.nulls(table.num_rows, f.type) for f in self.schema
-        ]
-        return pa.table(columns, schema=self.schema)
 
 
 @dataclass(frozen=True)
@@ -103,13 +97,9 @@ def replayed_states(
 
 def _restate_sums(source: Source, updates: pa.Table, step: Step, states: RowsInMemory, token: int) -> None:
     touched = pc.unique(updates["entity"].filter(pa.array(step.touching)))
-    rows = updates.filter(pa.array(step.due))
-    prior = states.whole()
-    given = [
-        (label, table.filter(pc.is_in(table["entity"], touched))) for label, table in ((ROWS, rows), (PRIOR, prior))
-    ]
+    inputs = {ROWS: updates.filter(pa.array(step.due)), PRIOR: states.whole()}
     folder = Folder(source, step.now.known_from_us, onto_prior=False, to=states, token=token)
-    folder(0, iter(given))
+    folder(0, ((label, table.filter(pc.is_in(table["entity"], touched))) for label, table in inputs.items()))
 
 
 def _restate_chains(

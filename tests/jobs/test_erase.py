@@ -1,5 +1,5 @@
-"""An entity is erased: nothing of it is left, what it shared says what it would have said without it, now and as of
-every time, and what lands of it again is not kept."""
+"""An entity is erased: no file has it, windows and states are as if it had never landed, now and as of every time, and
+rows of it that land again are not kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from spark_jobs.jobs import erase as erasing
 from spark_jobs.jobs.audit import audit
 from spark_jobs.jobs.environments import build
 from spark_jobs.jobs.erase import EntityUnknown, Erased, erase, find
-from spark_jobs.jobs.erase_words import names_value
 from spark_jobs.jobs.pins import make_pin
 from spark_jobs.jobs.published import SourceUnpublished
 from spark_jobs.jobs.stage import run_stage
@@ -31,6 +30,7 @@ from spark_jobs.sources import Source, create_environment, find_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.places import lake_root
 from tests.jobs.harness import DAY, MINUTE, START, published, run
+from tests.support.erasures import LEFT_OUT, assert_nothing_left, at_times, erase_until, land, rows_in_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
@@ -116,14 +116,6 @@ def home(spark_settings: Settings, tmp_path: Path) -> Settings:
     return settings
 
 
-def land(settings: Settings, source: str, drop: int, lines: list[str], name: str = "a.ndjson") -> Path:
-    day = (START + drop * DAY).date()
-    path = Path(settings.landing) / source / str(day) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{text}\n" for text in lines))
-    return path
-
-
 def run_all(lake: SparkSession, home: Settings) -> None:
     for drop, lines in DROPS.items():
         land(home, "planes", drop, lines)
@@ -140,32 +132,10 @@ def gone(home: Settings) -> Choice:
     return of_entity(planes(home), GONE)
 
 
-def at_times(lake: SparkSession, table: str) -> dict[str, Any]:
-    """What a table says now and as of each publication, without what tells runs apart."""
-    answers: dict[str, Any] = {"now": published(lake, table, *LEFT_OUT)}
-    for drop in range(len(DROPS)):
-        seal = START + (drop + 1) * DAY - timedelta(microseconds=1)
-        as_of = f"{table}_as_of(timestamp'{seal:%Y-%m-%dT%H:%M:%S.%fZ}')"
-        rows = lake.sql(f"SELECT * FROM {as_of}")
-        shown = [column for column in rows.columns if column not in LEFT_OUT]
-        answers[str(drop)] = sorted(map(repr, rows.select(*shown).collect()))
-    return answers
-
-
-LEFT_OUT = ("revision", "at_delta", "row_id", "source")
-
-
 def assert_as_never_there(lake: SparkSession) -> None:
     for window in WINDOWS:
         assert at_times(lake, f"silver.{window}") == at_times(lake, f"silver.{window}_o"), window
     assert at_times(lake, "gold.planes") == at_times(lake, "gold.others")
-
-
-def assert_nothing_left(lake: SparkSession, home: Settings) -> None:
-    for root in (Path(lake_root(lake)), home.home):
-        for path in root.rglob("*"):
-            if path.is_file() and Path(home.landing) not in path.parents:
-                assert not names_value(path, GONE), path
 
 
 def assert_no_version_has_it(lake: SparkSession, tables: dict[str, dict[str, int]]) -> None:
@@ -196,13 +166,13 @@ def test_it_is_as_if_it_had_never_been_there(lake: SparkSession, home: Settings)
     preview = find(home, planes(home), lake, gone(home))
     assert (preview.rows, preview.records, len(preview.files)) == (8, 1, 3)
     before = rows_in_files(lake)
-    done = erase(home, planes(home), lake, gone(home), "asked on 2024-01-05")
-    assert (done.rows, done.records, done.left, done.since) == (8, 1, [], None)
-    assert (done.environments, environment.builds()) == (["dev"], {})
-    assert sorted(done.files) == sorted(preview.files)
+    report = erase(home, planes(home), lake, gone(home), "asked on 2024-01-05")
+    assert (report.rows, report.records, report.left, report.since) == (8, 1, [], None)
+    assert (report.environments, environment.builds()) == (["dev"], {})
+    assert sorted(report.files) == sorted(preview.files)
     assert_as_never_there(lake)
-    assert_nothing_left(lake, home)
-    assert_no_version_has_it(lake, done.tables)
+    assert_nothing_left(lake, home, GONE)
+    assert_no_version_has_it(lake, report.tables)
     assert rows_in_files(lake) == before
     assert audit(home, planes(home), lake).failed == []
     counted = lake.sql(
@@ -211,12 +181,6 @@ def test_it_is_as_if_it_had_never_been_there(lake: SparkSession, home: Settings)
     assert {row.replay_state: row.n for row in counted.collect()} == {"erased": 9, "open": 1}
     pinned = {row.plane for row in lake.sql("SELECT plane FROM pins.before__trips").collect()}
     assert pinned == {"N1", "N2", "N3", "N4"}
-
-
-def rows_in_files(lake: SparkSession) -> list[Any]:
-    """What the ledger says that files have, whatever came of it."""
-    total = "sum(rows - rows_back + rejects - rejects_back + duplicates - duplicates_back)"
-    return lake.sql(f"SELECT path, {total} AS n FROM bronze.files GROUP BY path ORDER BY path").collect()
 
 
 @pytest.mark.long
@@ -232,7 +196,7 @@ def test_what_lands_of_it_again_is_not_kept(lake: SparkSession, home: Settings) 
     for source in NAMES:
         run(lake, home, 0, 3, source=source)
     assert_as_never_there(lake)
-    assert_nothing_left(lake, home)
+    assert_nothing_left(lake, home, GONE)
     assert audit(home, planes(home), lake).failed == []
 
 
@@ -245,13 +209,13 @@ STEPS = [
 @pytest.mark.parametrize("step", STEPS)
 def test_interrupted_anywhere_it_goes_on(lake: SparkSession, home: Settings, step: str) -> None:
     run_all(lake, home)
-    dies_before(lake, home, step)
+    erase_until(step, lake, home, planes(home), gone(home))
     with pytest.raises(ErasureUnfinished, match="goes on"):
         run(lake, home, 2, 2, source="planes")
     # and once more in the same place
-    dies_before(lake, home, step)
-    done = erase(home, planes(home), lake, gone(home), "asked")
-    assert done.left == []
+    erase_until(step, lake, home, planes(home), gone(home))
+    report = erase(home, planes(home), lake, gone(home), "asked")
+    assert report.left == []
     assert [one.step for one in erasures(Lake(lake), planes(home))] == ["finished"]
     assert_as_never_there(lake)
     assert audit(home, planes(home), lake).failed == []
@@ -264,27 +228,14 @@ def test_interrupted_anywhere_it_goes_on(lake: SparkSession, home: Settings, ste
     assert_as_never_there(lake)
 
 
-class _Killed(BaseException):
-    pass
-
-
-def dies_before(lake: SparkSession, home: Settings, step: str) -> None:
-    def on_step(name: str) -> None:
-        if name == step:
-            raise _Killed
-
-    with pytest.raises(_Killed):
-        erase(home, planes(home), lake, gone(home), "asked", on_step)
-
-
 def test_a_row_that_stood_behind_it_counts_again(lake: SparkSession, home: Settings) -> None:
     land(home, "planes", 0, [line(60, GONE, "JFK", 1, identity="same"), line(61, "N1", "JFK", 2, identity="same")])
     land(home, "others", 0, [line(61, "N1", "JFK", 2, identity="same")])
     for source in NAMES:
         run(lake, home, 0, 0, source=source)
-    done = erase(home, planes(home), lake, gone(home), "asked")
-    assert [drop for drop, _ in done.again] == [0]
-    run(lake, home, 0, 0, source="planes", replay=frozenset(file for _, file in done.again))
+    report = erase(home, planes(home), lake, gone(home), "asked")
+    assert [drop for drop, _ in report.again] == [0]
+    run(lake, home, 0, 0, source="planes", replay=frozenset(file for _, file in report.again))
     assert published(lake, "silver.by_site", *LEFT_OUT) == published(lake, "silver.by_site_o", *LEFT_OUT)
     assert audit(home, planes(home), lake).failed == []
 
@@ -312,20 +263,20 @@ def test_windows_that_left_the_source_file_lose_it_too_and_marts_that_fail_hold_
 
     monkeypatch.setattr(erasing, "marts_follow", marts_follow)
     try:
-        done = erase(home, planes(home), lake, gone(home), "asked")
+        report = erase(home, planes(home), lake, gone(home), "asked")
     finally:
         lake.sql("DROP DATABASE of_ann CASCADE")
-    marts, *of_ann = done.left
+    marts, *of_ann = report.left
     assert "no_plane_is_late" in marts and "tidemark run planes" in marts
     # its file, and its log with the statistics of it
     assert len(of_ann) > 1
     assert all("of_ann.db/notes/" in each and "a table that somebody has made" in each for each in of_ann)
-    assert done.tables["silver.busy_history"]["went"] > done.tables["silver.trips_history"]["went"] > 0
+    assert report.tables["silver.busy_history"]["went"] > report.tables["silver.trips_history"]["went"] > 0
     silver = Path(lake_root(lake)) / "silver.db"
     assert not (silver / "busy_history").exists()
     left = DeltaTable(str(silver / "trips_history")).to_pyarrow_table(columns=["plane"])
     assert left.num_rows > 0
-    assert_nothing_left(lake, home)
+    assert_nothing_left(lake, home, GONE)
 
 
 def test_refusals_say_what_is_wrong(lake: SparkSession, home: Settings) -> None:
@@ -365,9 +316,9 @@ def test_a_past_that_another_definition_told_is_not_told_any_more(
     as_of = f"SELECT * FROM silver.by_site_as_of(timestamp'{told:%Y-%m-%dT%H:%M:%S.%fZ}')"
     assert lake.sql(as_of).collect()
     if step:
-        dies_before(lake, home, step)
-    done = erase(home, planes(home), lake, gone(home), "asked")
-    assert (done.since is None) == (step is not None), "the attempt that moved it says so"
+        erase_until(step, lake, home, planes(home), gone(home))
+    report = erase(home, planes(home), lake, gone(home), "asked")
+    assert (report.since is None) == (step is not None), "the attempt that moved it says so"
     for window in WINDOWS:
         left_out = (*LEFT_OUT, "token")
         assert published(lake, f"silver.{window}", *left_out) == published(lake, f"silver.{window}_o", *left_out)

@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.jobs.audit import audit
 from spark_jobs.jobs.erase import EntityUnknown, erase, find
-from spark_jobs.jobs.erase_words import names_value
 from spark_jobs.jobs.pins import make_pin
 from spark_jobs.jobs.visits import merge
 from spark_jobs.kernels.records.erased import erased_hash
@@ -24,11 +23,10 @@ from spark_jobs.landing.erasures import ErasedColumnGone, ErasureUnfinished, era
 from spark_jobs.sources import Source, find_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import ERASURES, FINISHED
-from spark_jobs.storage.places import lake_root
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import DATABASES
-from tests.jobs.harness import MINUTE, START, run
-from tests.jobs.test_erase import LEFT_OUT, at_times, land, published, rows_in_files
+from tests.jobs.harness import MINUTE, START, published, run
+from tests.support.erasures import LEFT_OUT, assert_nothing_left, at_times, erase_until, land, rows_in_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
@@ -192,27 +190,19 @@ def chains(lake: SparkSession, source: str) -> list[Any]:
     return sorted(map(repr, rows.collect()))
 
 
-def assert_nothing_left(lake: SparkSession, home: Settings) -> None:
-    for root in (Path(lake_root(lake)), home.home):
-        for path in root.rglob("*"):
-            if path.is_file() and Path(home.landing) not in path.parents:
-                assert not names_value(path, GONE), path
-
-
 def test_it_is_as_if_the_rows_had_never_landed(lake: SparkSession, home: Settings) -> None:
     run_all(lake, home)
     make_pin(Lake(lake), [orders(home)], "before")
     correct(lake, home)
     preview = find(home, orders(home), lake, gone(home))
     before = rows_in_files(lake)
-    done = erase(home, orders(home), lake, gone(home), "asked on 2024-01-05")
-    assert (done.rows, done.records, done.left, done.since) == (preview.rows, preview.records, [], None)
+    report = erase(home, orders(home), lake, gone(home), "asked on 2024-01-05")
+    assert (report.rows, report.records, report.left, report.since) == (preview.rows, preview.records, [], None)
     assert (preview.records, len(preview.files)) == (1, 3)
-    windows = {f"silver.{window}_history" for window in WINDOWS}
-    assert {table: preview.tables[table] for table in windows} == {table: done.tables[table] for table in windows}
-    assert sorted(done.files) == sorted(preview.files)
+    assert preview.tables == {table: counts for table, counts in report.tables.items() if any(counts.values())}
+    assert sorted(report.files) == sorted(preview.files)
     assert_as_never_there(lake, home)
-    assert_nothing_left(lake, home)
+    assert_nothing_left(lake, home, GONE)
     assert rows_in_files(lake) == before
     assert audit(home, orders(home), lake).failed == []
     [(column, step)] = [(one.erased_column, one.step) for one in erasures(Lake(lake), orders(home))]
@@ -233,7 +223,7 @@ def test_what_lands_of_them_again_is_not_kept(lake: SparkSession, home: Settings
     for source in NAMES:
         run(lake, home, 0, 3, source=source)
     assert_as_never_there(lake, home)
-    assert_nothing_left(lake, home)
+    assert_nothing_left(lake, home, GONE)
     assert audit(home, orders(home), lake).failed == []
     file = home.sources / "orders.yml"
     text = file.read_text().replace("by_customer", "by_other").replace("key: customer", "key: site")
@@ -251,44 +241,31 @@ def test_interrupted_anywhere_it_goes_on(lake: SparkSession, home: Settings, ste
     run_all(lake, home)
     correct(lake, home)
     for _ in range(2):
-        die_before(lake, home, step)
+        erase_until(step, lake, home, orders(home), gone(home))
         with pytest.raises(ErasureUnfinished, match="--where"):
             run(lake, home, 2, 2, source="orders")
-    done = erase(home, orders(home), lake, gone(home), "asked")
-    assert done.left == []
+    report = erase(home, orders(home), lake, gone(home), "asked")
+    assert report.left == []
     assert_as_never_there(lake, home)
     assert audit(home, orders(home), lake).failed == []
-
-
-class _Killed(BaseException):
-    pass
-
-
-def die_before(lake: SparkSession, home: Settings, step: str) -> None:
-    def on_step(name: str) -> None:
-        if name == step:
-            raise _Killed
-
-    with pytest.raises(_Killed):
-        erase(home, orders(home), lake, gone(home), "asked", on_step)
 
 
 @pytest.mark.parametrize("home", ["sums"], indirect=True)
 def test_an_entity_that_was_erased_before_columns_were_recorded_stays_out(lake: SparkSession, home: Settings) -> None:
     columns = tuple(column for column in ERASURES.columns if column.name != "erased_column")
-    held, salt = Lake(lake), "00" * 16
-    held.ensure(DATABASES, [Table("bronze", "erasures", ERASURES.comment, columns, ERASURES.partitions)])
+    tables, salt = Lake(lake), "00" * 16
+    tables.ensure(DATABASES, [Table("bronze", "erasures", ERASURES.comment, columns, ERASURES.partitions)])
     row = {"source": "orders", "erasure": "erasure-1", "entity_hash": erased_hash("S1", salt), "salt": salt}
-    held.record(
+    tables.record(
         ERASURES, [{**row, "step": FINISHED, "number": 3, "because": "asked", "erased_by": "ann", "recorded_at": START}]
     )
-    erased = erased_values(held, orders(home))
+    erased = erased_values(tables, orders(home))
     assert erased is not None and erased.has("S1") and not erased.columns
     land(home, "orders", 0, DROPS[0])
     run(lake, home, 0, 0, source="orders")
     assert {row.shop for row in lake.sql("SELECT shop FROM gold.orders").collect()} == {"S0", "S2", "S9"}
-    done = erase(home, orders(home), lake, gone(home), "asked")
-    assert done.left == []
+    report = erase(home, orders(home), lake, gone(home), "asked")
+    assert report.left == []
     assert {row.shop for row in lake.sql("SELECT shop FROM gold.orders").collect()} == {"S0", "S2"}
 
 

@@ -50,7 +50,7 @@ def erase(
 
     with server_session(settings, "tidemark-erase") as spark:
         if dry_run:
-            done = find(settings, checked, spark, choice)
+            report = find(settings, checked, spark, choice)
         else:
             turn = Turn(new_run_id("erase"), 0, "an erasure", first=True)
             driver = AirflowRuns(settings, checked.name, checked.drops)
@@ -63,25 +63,25 @@ def erase(
                 on_wait=lambda whom: note(f"waits for {whom}"),
             )
             with waiting:
-                done = erase_rows(settings, checked, spark, choice, because, note)
-    if done.again:
-        lo, hi = (checked.drops.interval(number) for number in (done.again[0][0], done.again[-1][0]))
+                report = erase_rows(settings, checked, spark, choice, because, note)
+    if report.again:
+        lo, hi = (checked.drops.interval(number) for number in (report.again[0][0], report.again[-1][0]))
         from spark_jobs.jobs.request import Request
         from spark_jobs.storage.times import instant as at
 
-        request = Request(replay=frozenset(file for _, file in done.again))
+        request = Request(replay=frozenset(file for _, file in report.again))
         run_source(settings, source, at(lo[0]), at(hi[1]), prefix="erase", request=request)
-    rows = [(name, counts["went"], counts["came"]) for name, counts in sorted(done.tables.items())]
-    words = f"{done.rows} rows and {done.records} records of quarantine {'would go' if dry_run else 'are gone'}"
-    remarks = [Text(f"your file has it still: {path}") for path in done.files]
-    remarks += [Text(f"build again: `tidemark env build {name} {source}`") for name in done.environments]
-    remarks += [Text(f"left: {place}") for place in done.left]
-    if done.since is not None:
+    rows = [(name, counts["went"], counts["came"]) for name, counts in sorted(report.tables.items())]
+    words = f"{report.rows} rows and {report.records} records of quarantine {'would go' if dry_run else 'are gone'}"
+    remarks = [Text(f"your file has it still: {path}") for path in report.files]
+    remarks += [Text(f"build again: `tidemark env build {name} {source}`") for name in report.environments]
+    remarks += [Text(f"left: {place}") for place in report.left]
+    if report.since is not None:
         remarks.append(
-            Text(f"the past is told from {done.since.isoformat()} on: runs before followed other definitions")
+            Text(f"the past is told from {report.since.isoformat()} on: runs before followed other definitions")
         )
-    emit(as_json, asdict(done), lambda: Group(table(["table", "went", "came"], rows), Text(words), *remarks))
-    if done.left:
+    emit(as_json, asdict(report), lambda: Group(table(["table", "went", "came"], rows), Text(words), *remarks))
+    if report.left:
         raise typer.Exit(1)
 
 
