@@ -29,15 +29,7 @@ from spark_jobs.jobs.in_force import take_fingerprints
 from spark_jobs.jobs.names import forget_names, names_follow
 from spark_jobs.jobs.pins import pins
 from spark_jobs.jobs.published import check_published
-from spark_jobs.jobs.source_parts import (
-    SHARED,
-    SourceUnknown,
-    hold_source,
-    known_parts,
-    own_tables,
-    remove_rows,
-    source_parts,
-)
+from spark_jobs.jobs.source_parts import SHARED, hold_source, known_parts, own_tables, remove_rows, source_parts
 from spark_jobs.landing.erasures import check_finished
 from spark_jobs.sources import Source, environments, find_source, read_sources
 from spark_jobs.sources.folder import source_files
@@ -152,14 +144,10 @@ def rename_source(
 
 def _has_ended(settings: Settings, lake: Lake, old: str, new: str) -> bool:
     """True if the source has got the new name before: a rename was killed after its last step, so nobody was told."""
-    ended = [(change.source, change.new_name, change.step) for change in source_changes(lake)]
-    if (old, new, FINISHED) not in ended:
+    changes = [(change.source, change.new_name, change.step) for change in source_changes(lake)]
+    if (old, new, FINISHED) not in changes or source_parts(settings, lake, old).are_any:
         return False
-    try:
-        known_parts(settings, lake, old)
-    except SourceUnknown:
-        return source_parts(settings, lake, new).file is not None
-    return False
+    return source_parts(settings, lake, new).file is not None
 
 
 @contextmanager

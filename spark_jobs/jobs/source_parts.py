@@ -54,6 +54,11 @@ class SourceParts:
     environments: list[str]
 
     @property
+    def are_any(self) -> bool:
+        """True if there is such a source. Records of erasures outlive it, so they alone do not make one."""
+        return bool(self.file or self.tables or self.histories or {*self.shared} - {ERASURES})
+
+    @property
     def windows(self) -> list[str]:
         """The source's windows that have a table."""
         return [table.table.removesuffix(_HISTORY) for table in self.histories]
@@ -95,8 +100,7 @@ def known_parts(settings: Settings, lake: Lake, source: str) -> SourceParts:
     """
     # a text that is no name could lead to other folders
     parts = source_parts(settings, lake, source) if is_identifier(source) else None
-    # records of erasures outlive their source, so they alone do not make one
-    if parts and (parts.file or parts.tables or parts.histories or {*parts.shared} - {ERASURES}):
+    if parts and parts.are_any:
         return parts
     names = sorted({*source_files(settings.sources), *sources_in_lake(lake)})
     raise SourceUnknown(

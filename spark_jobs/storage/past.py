@@ -289,7 +289,7 @@ def stored_rows(source: Source, *kinds: str) -> str:
         for kind in kinds
     ]
     handles = f"SELECT explode(concat({', '.join(held)}).handle) AS batch FROM {_FRONTIERS}"
-    published = f"SELECT max(published) FROM {_PUBLISHED} WHERE source = {literal(source.source)}"
+    published = f"SELECT max(published) FROM {publication(source.source)}"
     of_source = f"{handles} WHERE source = {literal(source.source)} AND seal <= ({published})"
     table = qualified("trace", updates(source).table)
     return f"SELECT * FROM {table} LEFT SEMI JOIN ({of_source}) USING (batch) WHERE {COUNTS}"
