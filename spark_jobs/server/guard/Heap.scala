@@ -42,18 +42,19 @@ object Heap {
           passed()
           look(FIRST_S)
         // only a collection shows how much is garbage, and Java puts it off until there is no room at all
-        case MemoryNotificationInfo.MEMORY_THRESHOLD_EXCEEDED if readersWork() && !isFull && isSometimeAgo() => System.gc()
+        case MemoryNotificationInfo.MEMORY_THRESHOLD_EXCEEDED => if (readersWork() && !isFull) collectEarly()
         case _ =>
       },
       null, null)
   }
 
-  /** Whether the last early collection is a while ago. Java sends its notice for each of its own collections, too. */
-  private def isSometimeAgo(): Boolean = {
+  /** Collect the heap, but not soon after the last time: Java sends its notice for each of its own collections, too. */
+  private def collectEarly(): Unit = {
     val now = System.nanoTime
-    val isAgo = now - collected > TimeUnit.SECONDS.toNanos(FIRST_S)
-    if (isAgo) collected = now
-    isAgo
+    if (now - collected > TimeUnit.SECONDS.toNanos(FIRST_S)) {
+      collected = now
+      System.gc()
+    }
   }
 
   private def look(seconds: Long): Unit = clock.schedule((() =>
