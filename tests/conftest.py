@@ -37,15 +37,13 @@ def pytest_report_header() -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of each module's tests that are marked `turns`, leave the run's share."""
-    of_module: dict[str, list[str]] = {}
+    of_module: dict[str, dict[str, pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("turns"):
-            of_module.setdefault(item.nodeid.partition("::")[0], []).append(item.nodeid)
-    chosen = {test for tests in of_module.values() for test in share_of(tests)}
-    waiting = [item for item in items if item.get_closest_marker("turns") and item.nodeid not in chosen]
-    if waiting:
-        config.hook.pytest_deselected(items=waiting)
-        items[:] = [item for item in items if item not in set(waiting)]
+            of_module.setdefault(item.nodeid.partition("::")[0], {})[item.nodeid] = item
+    waiting = {tests[name] for tests in of_module.values() for name in {*tests} - {*share_of(tests)}}
+    config.hook.pytest_deselected(items=[*waiting])
+    items[:] = [item for item in items if item not in waiting]
 
 
 hypothesis_settings.register_profile(

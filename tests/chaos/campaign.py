@@ -32,7 +32,7 @@ from pyhive import hive
 from spark_jobs.config import CHECKOUT
 from tests.chaos import faults
 from tests.chaos.account import Account, Fault
-from tests.chaos.days import bring_back, day_of, must, run_of, write_sources
+from tests.chaos.days import bring_back, day_of, histories, must, run_of, write_sources
 from tests.chaos.outputs import Output
 from tests.chaos.published import (
     CHAINED,
@@ -40,7 +40,6 @@ from tests.chaos.published import (
     NAMES,
     Bag,
     Days,
-    bag_of_history,
     bags,
     columns_of,
     differences,
@@ -147,11 +146,8 @@ class Campaign:
     def published(self, site: Site, source: str) -> dict[str, Bag]:
         """What readers are told of a source."""
         self.learn(site, source)
-        histories = {
-            f"history of {entity}": bag_of_history(must(site.do("history", source, entity, "--json")).text)
-            for entity in CHAINED.get(source, ())
-        }
-        return bags(site.ask(statement(self.columns, NAMES[source]))) | histories
+        published = bags(site.ask(statement(self.columns, NAMES[source])))
+        return published | histories(site, source, CHAINED.get(source, ()))
 
     @contextmanager
     def reading(self, site: Site) -> Iterator[None]:

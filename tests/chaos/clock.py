@@ -13,7 +13,7 @@ COMPILER = "gcc"
 
 
 def has_compiler() -> bool:
-    """Whether the library that moves clocks can be compiled here."""
+    """True if this machine can compile the library that moves clocks."""
     return shutil.which(COMPILER) is not None
 
 

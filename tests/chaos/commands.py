@@ -22,12 +22,11 @@ from spark_jobs.sample import prepare_sample
 from tests.chaos import faults
 from tests.chaos.account import Account, Fault
 from tests.chaos.clock import Clock, has_compiler
-from tests.chaos.days import CHAINS, day_of, must
+from tests.chaos.days import CHAINS, day_of, histories, must
 from tests.chaos.published import (
     NAMES,
     Bag,
     Published,
-    bag_of_history,
     bags,
     columns_of,
     differences,
@@ -94,7 +93,7 @@ COMMANDS: Mapping[str, Struck] = {
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What a command gives, and how long it takes, if nothing strikes it."""
+    """The published tables after a command that nothing struck, and the seconds that it took."""
 
     published: Published
     seconds: float
@@ -119,7 +118,7 @@ class Prepared:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """What commands change."""
+        """The folders that commands change."""
         return self.site.settings.home, Path(self.site.settings.sources), self.backup
 
     def prepare(self) -> None:
@@ -169,7 +168,7 @@ class Prepared:
         return self.undisturbed[struck.name]
 
     def published(self, struck: Struck) -> dict[str, Bag]:
-        """What readers read of the source that the command has left."""
+        """The source's published tables, and its entities' histories, as readers get them after the command."""
 
         def named(text: str) -> str:
             return text if text.startswith("marts.") else text.replace(SOURCE, struck.source)
@@ -179,11 +178,7 @@ class Prepared:
         missing = [name for name in names if name not in self.columns]
         self.columns |= columns_of(self.site.ask, missing)
         entities = [entity for entity in ENTITIES if entity != struck.gone]
-        histories = {
-            f"history of {entity}": bag_of_history(must(self.site.do("history", struck.source, entity, "--json")).text)
-            for entity in entities
-        }
-        return bags(self.site.ask(statement(self.columns, names))) | histories
+        return bags(self.site.ask(statement(self.columns, names))) | histories(self.site, struck.source, entities)
 
     # --- faults -----------------------------------------------------------------------------------------------------
     def strike(self, struck: Struck, kind: str, chance: Random) -> Fault:
@@ -193,7 +188,7 @@ class Prepared:
         fault = Fault(len(self.account.faults) + 1, kind, struck.name, "", since=time.time())
         moment_s = chance.uniform(0, wanted.seconds)
         try:
-            with self._moving_clock(kind):
+            with self._moving_clock():
                 begun = self.site.start(*self.command(struck))
                 self._wait(begun, moment_s)
                 ended_before = begun.process.poll() is not None
@@ -231,7 +226,7 @@ class Prepared:
         return f"the clock of all processes {seconds:+} s"
 
     @contextmanager
-    def _moving_clock(self, kind: str) -> Iterator[None]:
+    def _moving_clock(self) -> Iterator[None]:
         """The clock jumps back once the command has ended."""
         try:
             yield

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from spark_jobs.config import CHECKOUT
 from tests.chaos.outputs import Output
+from tests.chaos.published import Bag, bag_of_history
+from tests.chaos.site import Site
 
 CHECKS = "\nchecks:\n  airports: {kind: in, column: origin, values: [EWR, JFK, LGA]}\n"
 CHAINS = "\ncompaction: {strategy: tiered, keep_recent: 2, delta_threshold: 4}\n"
@@ -35,6 +38,14 @@ def bring_back(source: str, number: int) -> tuple[str, ...]:
     """The command that lands a day again which was retracted."""
     suffix = "csv" if source == "flights" else "ndjson"
     return (*run_of(source, number), "--file", f"{source}/{day_of(number)}/{source}.{suffix}")
+
+
+def histories(site: Site, source: str, entities: Iterable[str]) -> dict[str, Bag]:
+    """The chains of entities, each as `tidemark history` gives it."""
+    return {
+        f"history of {entity}": bag_of_history(must(site.do("history", source, entity, "--json")).text)
+        for entity in entities
+    }
 
 
 def must(output: Output) -> Output:

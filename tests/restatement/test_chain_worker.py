@@ -333,9 +333,9 @@ def test_a_child_that_landed_before_its_parent_went_is_judged_as_before(rows: li
         published.policy = data.draw(policies())
         published.run(part, kept)
         assert published.gained() == sum(row["diff"] for row in part)
-        known = [time for time in (0, 2, 5, 8, 12, 15, LATEST) if time >= kept.since]
-        published.answers_are_replays(landed, kept.horizon, known)
-        published.versions_are_replays(landed, kept.horizon, known)
+        times = [time for time in (0, 2, 5, 8, 12, 15, LATEST) if time >= kept.since]
+        published.answers_are_replays(landed, kept.horizon, times)
+        published.versions_are_replays(landed, kept.horizon, times)
 
 
 @pytest.mark.slow

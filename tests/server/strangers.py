@@ -65,7 +65,7 @@ class Reply:
 def ask_as_nobody(port: int, questions: Sequence[Question]) -> list[Reply]:
     """The answers to requests that a process of `nobody` sends to a port of this machine."""
     other_user = AS_NOBODY if os.geteuid() == 0 else ()
-    done = subprocess.run(
+    program = subprocess.run(
         [*other_user, sys.executable, "-c", _PROGRAM, str(port)],
         input="".join(f"{json.dumps(asdict(question))}\n" for question in questions),
         capture_output=True,
@@ -74,7 +74,7 @@ def ask_as_nobody(port: int, questions: Sequence[Question]) -> list[Reply]:
         env={"PATH": os.environ["PATH"]},
         check=True,
     )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    answers = [json.loads(line) for line in program.stdout.splitlines()]
     return [Reply(question, *answer) for question, answer in zip(questions, answers, strict=True)]
 
 

@@ -422,7 +422,7 @@ OPEN = {
     "/execution/health",
     "/execution/health/ping",
 }
-"""What Airflow answers to everybody: whether its parts run, its version, and the way to the login."""
+"""Routes that Airflow answers without a login: the health of its parts, its version, and the way to the login."""
 CANARY = "what-nobody-may-read"
 
 
@@ -443,7 +443,7 @@ def test_nobody_reads_or_changes_anything_through_airflow(airflow, api, login):
 
 
 def records(api):
-    """What a stranger might change."""
+    """The connections, variables, pools, pauses and runs: a stranger might change them."""
     lists = [api.get(name) for name in ("variables", "connections", "pools")]
     return [*lists, api.get("dags/probe")["is_paused"], api.get("dags/probe/dagRuns")["total_entries"]]
 
