@@ -22,7 +22,6 @@ from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.fence import WAIT_S, hold_still
 from spark_jobs.storage.log_files import LOG_DIR
 from spark_jobs.storage.people_tables import SOURCE_CHANGES
-from spark_jobs.storage.places import file_system
 from spark_jobs.storage.tables import FILES, PUBLISHED
 
 _OF_LOG = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
@@ -92,8 +91,8 @@ def changed_sources(lake: Store) -> set[str]:
 
 def landed_files(lake: Store, version: int) -> Iterator[tuple[str, str, int]]:
     """Yield the path, checksum and bytes of the newest version of each landed file that counts."""
-    uri = _uri(lake, f"{FILES.database}.db/{FILES.table}")
-    files = dataset_of(open_table(uri, lake.options, version), file_system(uri, lake.options))
+    handle = lake.folder.handle(FILES)
+    files = dataset_of(open_table(handle, version), handle.files())
     rows = files.to_table(filter=pc.field("path").is_valid()).sort_by("landing").to_pylist()
     newest = {(row["source"], row["path"]): row for row in rows}
     for (_, path), row in sorted(newest.items()):
@@ -101,12 +100,8 @@ def landed_files(lake: Store, version: int) -> Iterator[tuple[str, str, int]]:
             yield path, row["checksum"], row["bytes"]
 
 
-def _uri(lake: Store, table: str) -> str:
-    return f"{lake.place}/{table}"
-
-
 def _opened(lake: Store, table: str) -> DeltaTable:
-    return open_table(_uri(lake, table), lake.options)
+    return open_table(lake.table(table))
 
 
 def _tables(lake: Store) -> list[str]:

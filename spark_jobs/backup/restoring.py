@@ -169,7 +169,7 @@ class _Copying:
 
 
 def _open(lake: Store, table: str, version: int) -> None:
-    opened = open_table(f"{lake.place}/{table}", lake.options)
+    opened = open_table(lake.table(table))
     if opened.version() != version:
         raise BackupDamaged(
             expected=f"version {version} of {table}",

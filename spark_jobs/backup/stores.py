@@ -15,6 +15,7 @@ from pyarrow import fs
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.s3 import endpoint, environment_options, region, with_scheme
+from spark_jobs.storage.places import LakeFolder, TableHandle
 
 _PIECE = 4 << 20
 
@@ -45,9 +46,13 @@ class Store:
         return "://" not in self.place
 
     @property
-    def options(self) -> dict[str, str]:
-        """The storage options that `deltalake` needs beside the environment."""
-        return environment_options(self.place)
+    def folder(self) -> LakeFolder:
+        """The place as the folder of a lake."""
+        return LakeFolder(self.place, environment_options(self.place))
+
+    def table(self, path: str) -> TableHandle:
+        """The handle of the table whose folder has this path."""
+        return TableHandle(f"{self.place}/{path}", environment_options(self.place))
 
     @property
     def files(self) -> fs.FileSystem:

@@ -36,9 +36,9 @@ from spark_jobs.kernels.chunks.reads import Latest
 from spark_jobs.kernels.chunks.store import ChunkStore, InsertReport
 from spark_jobs.kernels.chunks.stored import StoredLayout, stored_chunks, stored_table
 from spark_jobs.kernels.chunks.summary import ChunkStats, StoreStats
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Column as TableColumn
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.spark_lake import SparkLake
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession
@@ -79,8 +79,8 @@ class DeltaChunkStore:
         self.config = StoreConfig() if config is None else config
         self._layout = StoredLayout(tuple(timelines), {name: _arrow_type(name, t) for name, t in components.items()})
         self._table = stored_chunks_table(table, timelines, components)
-        self._lake = Lake(spark)
-        self._lake.run(self._table.ddl())
+        self._lake = SparkLake(spark)
+        self._lake.spark.sql(self._table.ddl())
 
     def insert(self, chunk: Chunk) -> InsertReport:
         """Insert a chunk; see `ChunkStore.insert`.

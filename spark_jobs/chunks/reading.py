@@ -150,7 +150,9 @@ class ChunkReader:
         """The columns `wanted` of the entity's chunks that meet the condition and count."""
         columns = ", ".join(wanted if self.counted is None else [*wanted, "diff", "landing", "landings"])
         chunks = qualified(self.table.database, self.table.table)
-        found = self.lake.run(f"SELECT {columns} FROM {chunks} WHERE entity = {literal(entity)} AND ({condition})")
+        found = self.lake.spark.sql(
+            f"SELECT {columns} FROM {chunks} WHERE entity = {literal(entity)} AND ({condition})"
+        )
         return found.toArrow() if self.counted is None else self.counted(found.toArrow())
 
 

@@ -16,7 +16,7 @@ from spark_jobs.kernels.chunks.reads import Latest
 from spark_jobs.kernels.chunks.stored import StoredLayout
 from spark_jobs.sources import Source, did_you_mean
 from spark_jobs.storage.column_types import INSTANT, arrow_type_of
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import FILES, chunks
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class SourceChunks:
     """
 
     def __init__(self, spark: SparkSession, source: Source) -> None:
-        self._lake, self._source = Lake(spark), source
+        self._lake, self._source = SparkLake(spark), source
         self._landed: set[int] = set()
         if not spark.catalog.tableExists(chunks(source).qualified):
             raise NothingLanded(

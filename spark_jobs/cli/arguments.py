@@ -117,10 +117,10 @@ def older_lakes_told(session: SparkSession, settings: Settings) -> Iterator[None
     from pyarrow import ArrowInvalid
     from pyspark.errors import AnalysisException
 
-    from spark_jobs.storage.lake import Lake
     from spark_jobs.storage.lake_format import check_format
+    from spark_jobs.storage.spark_lake import SparkLake
 
-    check_format(Lake(session))
+    check_format(SparkLake(session))
     try:
         yield
     except (AnalysisException, ArrowInvalid, KeyError) as error:
@@ -129,7 +129,7 @@ def older_lakes_told(session: SparkSession, settings: Settings) -> Iterator[None
 
         for source in read_sources(settings.sources).sources.values():
             try:
-                check_tables(Lake(session), source)
+                check_tables(SparkLake(session), source)
             except LakeOlder as older:
                 if older.explains(str(error)):
                     raise older from error

@@ -20,7 +20,7 @@ from spark_jobs.errors import ParameterError
 if TYPE_CHECKING:
     from spark_jobs.jobs.drops import Drop
     from spark_jobs.sources import Source
-    from spark_jobs.storage.lake import Lake
+    from spark_jobs.storage.lake import TableReader
 
 
 def drops_asked_for(
@@ -78,9 +78,9 @@ def failed_in_airflow(settings: Settings, source: Source) -> set[int]:
 
 
 @contextmanager
-def lake_of(settings: Settings) -> Iterator[Lake]:
+def lake_of(settings: Settings) -> Iterator[TableReader]:
     """The lake for reads: from its files if this process can read them, else through the lake server."""
-    from spark_jobs.storage.lake import Lake
+    from spark_jobs.storage.spark_lake import SparkLake
     from spark_jobs.storage.stored_lake import StoredLake
 
     stored = StoredLake.at(settings.lake)
@@ -88,7 +88,7 @@ def lake_of(settings: Settings) -> Iterator[Lake]:
         yield stored
         return
     with server_session(settings, "tidemark-drops") as spark:
-        yield Lake(spark)
+        yield SparkLake(spark)
 
 
 def document(settings: Settings, source: Source) -> list[dict[str, Any]]:

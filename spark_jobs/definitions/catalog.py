@@ -60,9 +60,9 @@ def ensure_source(lake: Lake, source: Source) -> None:
     """
     check_format(lake)
     shared = _shared_tables(source)
-    created = lake.ensure(DATABASES, source_tables(source))
+    created = lake.catalog.ensure(DATABASES, source_tables(source))
     mark_format(lake)
-    lake.widen([table for table in shared if table not in created])
+    lake.catalog.widen([table for table in shared if table not in created])
 
 
 def widen_tables(lake: Lake, source: Source, changed: Collection[str]) -> None:
@@ -76,9 +76,9 @@ def widen_tables(lake: Lake, source: Source, changed: Collection[str]) -> None:
     if changed:
         for table in own:
             if table.identity:
-                lake.check_identity(table)
+                lake.catalog.check_identity(table)
     # if the source gives up its chains, they are closed in their table, so that table is still needed
-    lake.widen([*own, CHAINS] if CHAINS_PART in changed else own)
+    lake.catalog.widen([*own, CHAINS] if CHAINS_PART in changed else own)
 
 
 def check_tables(lake: Lake, source: Source) -> None:
@@ -92,11 +92,11 @@ def check_tables(lake: Lake, source: Source) -> None:
     check_format(lake)
     # checks and erasures are written by runs alone: no answer depends on these tables
     tables = [table for table in source_tables(source) if table not in (*QUALITY, ERASURES, EXTRACTS)]
-    present = {database: lake.names_if_present(database) for database in {table.database for table in tables}}
+    present = {database: lake.catalog.names_if_present(database) for database in {table.database for table in tables}}
     if chunks(source).table not in present["bronze"]:
         return
     stand = [table for table in tables if table.table in present[table.database]]
-    lacking = {table.qualified: [c.name for c in columns] for table, columns in lake.lacking(stand).items()}
+    lacking = {table.qualified: [c.name for c in columns] for table, columns in lake.catalog.lacking(stand).items()}
     lacking |= {table.qualified: [] for table in tables if table not in stand}
     if lacking:
         raise lake_older(source, lacking)
@@ -118,8 +118,8 @@ def lake_older(source: Source, lacking: dict[str, list[str]]) -> LakeOlder:
 def names_lacking(lake: Lake, sources: Iterable[Source]) -> dict[str, list[str]]:
     """The views that users read and that the catalog lacks, by source. The catalog is asked once for all sources."""
     views = {source.name: _views(source) for source in sources}
-    databases = {database for of in views.values() for database, _ in of} & lake.databases()
-    present = {(database, name) for database, names in lake.names_in(databases).items() for name in names}
+    databases = {database for of in views.values() for database, _ in of} & lake.catalog.databases()
+    present = {(database, name) for database, names in lake.catalog.names_in(databases).items() for name in names}
     return {source: sorted(map(".".join, of - present)) for source, of in views.items() if of - present}
 
 
@@ -136,32 +136,32 @@ def names_version(source: Source) -> str:
 def define_names(lake: Lake, source: Source, gone: Iterable[str] = ()) -> None:
     """Define the names that users read by the definition as it is now; `gone`: the windows that lose their names."""
     for statement in name_definitions(source):
-        lake.define(statement)
+        lake.catalog.define(statement)
     for window in sorted(gone):
         _drop_reads(lake, "silver", window)
     kept = {window for window, spec in source.windows.items() if spec.keep_us is not None}
     unkept = [("silver", f"{window}_corrections") for window in sorted({*source.windows} - kept)]
     for database, view in (*unkept, *_OF_EARLIER_RELEASES):
-        lake.define(f"DROP VIEW IF EXISTS {qualified(database, view)}")
+        lake.catalog.define(f"DROP VIEW IF EXISTS {qualified(database, view)}")
 
 
 def drop_names(lake: Lake, source: str, windows: Collection[str]) -> None:
     """Remove the names that users read of a source and its windows."""
-    present = lake.databases()
+    present = lake.catalog.databases()
     for database, gone in (("silver", sorted(windows)), ("gold", [source])):
         for name in gone if database in present else ():
             _drop_reads(lake, database, name)
     for database, view in (("bronze", f"{source}_deltas"), ("trace", f"{source}_corrections")):
         if database in present:
-            lake.define(f"DROP VIEW IF EXISTS {qualified(database, view)}")
+            lake.catalog.define(f"DROP VIEW IF EXISTS {qualified(database, view)}")
 
 
 def _drop_reads(lake: Lake, database: str, gone: str) -> None:
     """Drop a published name, the function that reads it as of a time, and its other views: its changelog, the causes of
     its changes, and the retractions to come."""
-    lake.define(f"DROP FUNCTION IF EXISTS {qualified(database, f'{gone}_as_of')}")
+    lake.catalog.define(f"DROP FUNCTION IF EXISTS {qualified(database, f'{gone}_as_of')}")
     for view in (f"{gone}_corrections", f"{gone}_causes", f"{gone}_changes", gone):
-        lake.define(f"DROP VIEW IF EXISTS {qualified(database, view)}")
+        lake.catalog.define(f"DROP VIEW IF EXISTS {qualified(database, view)}")
 
 
 def source_tables(source: Source) -> list[Table]:

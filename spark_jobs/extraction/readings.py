@@ -15,7 +15,7 @@ from spark_jobs.extraction.folder import Folder
 from spark_jobs.sources import Source
 from spark_jobs.storage.extract_table import EXTRACTS
 from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import Lake, TableReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Readings:
     committed: int = field(default=0)
 
     @classmethod
-    def load(cls, lake: Lake, source: Source) -> Readings:
+    def load(cls, lake: TableReader, source: Source) -> Readings:
         """The committed readings of a source."""
         rows = lake.records(EXTRACTS, pc.field("source") == source.name)
         readings = sorted((Reading.of_row(row) for row in rows), key=lambda reading: reading.number)

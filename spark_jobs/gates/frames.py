@@ -22,7 +22,7 @@ from spark_jobs.kernels.plain import numbers
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import TableReader
 from spark_jobs.storage.publication import Publication, visible_rows
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import LANDINGS, STATE, chunks
@@ -35,7 +35,7 @@ OF_ROW = ("row_id", "entity", "event_time")
 """The columns by which people identify a landed row, beside the source's own columns."""
 
 
-def landed_rows(lake: Lake, source: Source, landings: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
+def landed_rows(lake: TableReader, source: Source, landings: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
     """The rows that these landings brought and did not take back.
 
     The table has the columns `OF_ROW`, `seq_no`, `late_by` (microseconds) and those in `columns` (None: all of the
@@ -44,7 +44,7 @@ def landed_rows(lake: Lake, source: Source, landings: Sequence[int], columns: Se
 
 
 def rows_of_drops(
-    lake: Lake, source: Source, drops: Sequence[int], landings: Sequence[int], columns: Sequence[str] | None
+    lake: TableReader, source: Source, drops: Sequence[int], landings: Sequence[int], columns: Sequence[str] | None
 ) -> pa.Table:
     """The rows that these drops have when all `landings` count, with the columns of `landed_rows`."""
     # a merged chunk has rows of many drops, and the number of its last row's drop
@@ -54,7 +54,7 @@ def rows_of_drops(
 
 
 def _standing_rows(
-    lake: Lake,
+    lake: TableReader,
     source: Source,
     where: pc.Expression,
     columns: Sequence[str] | None,
@@ -95,7 +95,7 @@ def _standing(rows: pa.Table) -> pa.Table:
 
 
 def published_rows(
-    lake: Lake,
+    lake: TableReader,
     table: Table,
     identity: Sequence[str],
     columns: Sequence[str],
@@ -118,7 +118,7 @@ def published_rows(
 
 
 def states(
-    lake: Lake, source: Source, columns: Sequence[str], publication: Publication, token: int
+    lake: TableReader, source: Source, columns: Sequence[str], publication: Publication, token: int
 ) -> tuple[pa.Table, pa.Table]:
     """`published_rows` of the source's states, with a column for each component."""
     assert source.state is not None, "callers look whether the source has state"

@@ -45,6 +45,7 @@ from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.quality_tables import RESULTS
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.source_changes import check_unchanging
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import LATE, STATE
 from spark_jobs.storage.times import utc_rows
 from spark_jobs.trace import frontiers
@@ -85,7 +86,7 @@ def audit(settings: Settings, source: Source, spark: SparkSession, *, since: int
         DefinitionChanged: the source file has changed and no run has accepted it, so published rows do not follow it.
     """
     begun = time.monotonic()
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     audited = Audited(source.name, f"audit-{uuid.uuid4().hex[:12]}", source.drops.label(since))
     with fence.hold_still(settings.home / "leases", source=source.name) as lease:
         check_unchanging(lake, source.name)
@@ -173,7 +174,7 @@ def _published(lake: Lake, source: Source, now: publication.Publication) -> tupl
         shown += [{"table": table, **row} for row in rows[: MAX_EXAMPLES - len(shown)]]
 
     # the rows that are worked out anew are kept beside the tables
-    overlay = OverlayLake(lake.spark)
+    overlay = OverlayLake(lake)
     try:
         # only a table whose published windows are each there once can be compared
         comparable = []
@@ -252,5 +253,5 @@ def _record(lake: Lake, source: Source, audited: Audited, token: int) -> None:
     common = {"source": source.name, "token": token, "run_id": audited.run_id, "recorded_at": datetime.now(UTC)}
     rows = [{**common, **asdict(v), "sample": as_json(v.sample)} for v in audited.verdicts]
     # no run may have widened the table since an older version made it
-    lake.widen([RESULTS])
+    lake.catalog.widen([RESULTS])
     lake.record(RESULTS, rows)

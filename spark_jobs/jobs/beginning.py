@@ -7,7 +7,7 @@ from functools import reduce
 
 from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import Lake, TableReader
 from spark_jobs.storage.publication import Publication
 from spark_jobs.trace.frontiers import SourceFrontiers, published_frontiers
 from spark_jobs.trace.gap import SealGap, gap_before, gap_refusal
@@ -15,7 +15,7 @@ from spark_jobs.trace.withdrawal import withdrawn
 
 
 def begun_frontiers(
-    lake: Lake, source: Source, standing: SourceFrontiers, publication: Publication, token: int
+    lake: TableReader, source: Source, standing: SourceFrontiers, publication: Publication, token: int
 ) -> SourceFrontiers:
     """The frontiers with which a run begins, if `standing` are those in the lake.
 

@@ -10,7 +10,8 @@ from spark_jobs.jobs.beginning import begun_frontiers
 from spark_jobs.session import open_session, work_on
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import TableReader
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.stored_lake import StoredLake
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.gap import gap_before
@@ -37,7 +38,7 @@ def drops_due(settings: Settings, source: Source, drops: range) -> range:
 
 
 @contextmanager
-def _records(settings: Settings, source: Source) -> Iterator[Lake]:
+def _records(settings: Settings, source: Source) -> Iterator[TableReader]:
     """The lake, for reads of its records; opens a Spark session only if they can't be read without."""
     stored = StoredLake.at(settings.lake)
     if stored is not None:
@@ -46,6 +47,6 @@ def _records(settings: Settings, source: Source) -> Iterator[Lake]:
     session = open_session(settings, f"{source.name}:drops")
     try:
         with work_on(session, settings):
-            yield Lake(session)
+            yield SparkLake(session)
     finally:
         session.stop()

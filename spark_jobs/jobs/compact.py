@@ -5,7 +5,7 @@ from __future__ import annotations
 from spark_jobs.definitions.meaning import weighs_traffic
 from spark_jobs.gates.measures import gold as measure_gold
 from spark_jobs.jobs.checks import check_states
-from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.context import RunStage, Stage
 from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.jobs.overflows import report_states
 from spark_jobs.jobs.upkeep import keep_chunks, keep_trace
@@ -19,7 +19,7 @@ from spark_jobs.storage.read_counts import reads_of
 from spark_jobs.storage.tables import STATE
 
 
-def compact(stage: Stage) -> None:
+def compact(stage: RunStage) -> None:
     """Write the corrections of gold and judge its gate and checks; then keep the trace and the chunks small.
 
     The corrections are not visible before `publish`.

@@ -19,6 +19,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence, Lease
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.gap import SealGap
@@ -118,3 +119,10 @@ class Stage:
     def definitions(self) -> list[Definition]:
         """The source's window definitions."""
         return definitions(self.source)
+
+
+@dataclass
+class RunStage(Stage):
+    """A stage of a run, which also replaces rows of the lake. A plan has none: its lake keeps what is written apart."""
+
+    lake: SparkLake

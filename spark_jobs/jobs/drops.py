@@ -12,7 +12,7 @@ from spark_jobs.landing.files import drops_with_files, list_drop_files
 from spark_jobs.landing.ledger import LandedDrop
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import TableReader
 from spark_jobs.storage.stored_lake import StoredLake
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.gap import gap_before
@@ -42,7 +42,7 @@ class Drop:
 def drops_of(
     settings: Settings,
     source: Source,
-    lake: Lake,
+    lake: TableReader,
     drops: range | None = None,
     *,
     failed: Collection[int] = (),

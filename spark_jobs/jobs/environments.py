@@ -36,6 +36,7 @@ from spark_jobs.storage.kept_rows import KeptRows
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.sql import literal, name, qualified
 from spark_jobs.storage.tables import LATE, STATE
 from spark_jobs.storage.views import FINAL, state_columns, window_columns
@@ -101,7 +102,7 @@ def build(settings: Settings, environment: Environment, source: Source, spark: S
         NothingPublished: production has published nothing of the source.
         TidemarkError: a run with that file would be refused for the same reason.
     """
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     standing = frontiers.load(lake, source)
     if not standing.landed or not publication.load(lake, source).definition:
         raise NothingPublished(
@@ -164,12 +165,12 @@ def differences(lake: Lake, build: Build, source: Source, sample: int) -> Iterat
         if kind == _VIEWED:
             yield Difference(table, identity, {"inserted": 0, "changed": 0, "removed": 0}), []
             continue
-        here = lake.run(f"SELECT * FROM {qualified(database, of)}")
-        if of not in lake.names_if_present(layer):
+        here = lake.spark.sql(f"SELECT * FROM {qualified(database, of)}")
+        if of not in lake.catalog.names_if_present(layer):
             columns = [column for column in here.columns if column not in _NOT_COMPARED]
             yield difference(table, here.select(*columns, F.lit(1).alias("diff")), identity, sample), []
             continue
-        there = lake.run(f"SELECT * FROM {qualified(layer, of)}")
+        there = lake.spark.sql(f"SELECT * FROM {qualified(layer, of)}")
         both = [column for column in here.columns if column in there.columns and column not in _NOT_COMPARED]
         lacking = sorted({*here.columns} ^ {*there.columns})
         new, old = (_tagged(one, other, both, diff) for one, other, diff in ((here, there, 1), (there, here, -1)))
@@ -182,12 +183,12 @@ def drop_tables(lake: Lake, environment: Environment, sources: Sequence[str] = (
     gone = [source for source in built if not sources or source in sources]
     for source in gone:
         _forget(lake, built[source], keep=set())
-        lake.remove_files(f"{KEPT}/{environment.name}/{source}")
+        lake.folder.remove(f"{KEPT}/{environment.name}/{source}")
         environment.forget_build(source)
     if gone and not environment.builds():
         for layer in ("silver", "gold"):
-            lake.define(f"DROP DATABASE IF EXISTS {name(f'{environment.name}__{layer}')} CASCADE")
-        lake.remove_files(f"{KEPT}/{environment.name}")
+            lake.catalog.define(f"DROP DATABASE IF EXISTS {name(f'{environment.name}__{layer}')} CASCADE")
+        lake.folder.remove(f"{KEPT}/{environment.name}")
     return gone
 
 
@@ -198,12 +199,12 @@ def _forget(lake: Lake, build: Build, *, keep: set[str]) -> None:
             database, _, of = table.partition(".")
             _drop(lake, database, of, kind)
     if build.kept is not None:
-        lake.remove_files(build.kept.folder)
+        lake.folder.remove(build.kept.folder)
 
 
 def _drop(lake: Lake, database: str, table: str, kind: str) -> None:
     what = "VIEW" if kind == _VIEWED else "TABLE"
-    lake.define(f"DROP {what} IF EXISTS {qualified(database, table)}")
+    lake.catalog.define(f"DROP {what} IF EXISTS {qualified(database, table)}")
 
 
 def _tagged(one: DataFrame, other: DataFrame, columns: list[str], diff: int) -> DataFrame:
@@ -233,13 +234,13 @@ class _Shown:
         database = self._database(layer, table, _VIEWED)
         if table not in self._tables(database):
             # after the loss of a catalog a table's files are still there, and no table can be created over them
-            self.lake.remove_folder(Table(database, table, "", ()))
+            self.lake.folder.remove(self.lake.folder.path(Table(database, table, "", ())))
         write_copy(self.lake, database, table, rows, f"{table} as {self.environment} would have it.", columns)
         self.tables[f"{database}.{table}"] = _COPIED
 
     def view(self, layer: str, table: str) -> None:
         database = self._database(layer, table, _COPIED)
-        self.lake.define(
+        self.lake.catalog.define(
             f"CREATE OR REPLACE VIEW {qualified(database, table)} "
             f"COMMENT {literal(f'{table} as production has it: {self.environment} changes none of its rows.')} "
             f"AS SELECT * FROM {qualified(layer, table)}"
@@ -250,13 +251,13 @@ class _Shown:
         """The environment's database of the layer, which is created; a `table` of `other_kind` in it is dropped."""
         database = f"{self.environment}__{layer}"
         comment = f"{layer} as the environment {self.environment} would have it."
-        self.lake.define(f"CREATE DATABASE IF NOT EXISTS {name(database)} COMMENT {literal(comment)}")
-        if table in (self.lake.views(database) if other_kind == _VIEWED else self._tables(database)):
+        self.lake.catalog.define(f"CREATE DATABASE IF NOT EXISTS {name(database)} COMMENT {literal(comment)}")
+        if table in (self.lake.catalog.views(database) if other_kind == _VIEWED else self._tables(database)):
             _drop(self.lake, database, table, other_kind)
         return database
 
     def _tables(self, database: str) -> set[str]:
-        return self.lake.names(database) - self.lake.views(database)
+        return self.lake.catalog.names(database) - self.lake.catalog.views(database)
 
 
 def _show(

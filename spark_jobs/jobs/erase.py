@@ -50,11 +50,13 @@ from spark_jobs.sources import Source, environments
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.dense_files import dense_layout, page_rows
 from spark_jobs.storage.fence import Fence, Lease
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.quality_tables import QUALITY
+from spark_jobs.storage.rewriting import forget_versions, rewrite_rows
 from spark_jobs.storage.schema import IDENTITY, Table
 from spark_jobs.storage.shown_marts import ShownMarts, note_shown, remove_mart, shown_marts
+from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.table_notes import properties
 from spark_jobs.storage.tables import DUPLICATES, LATE, QUARANTINE, STATE, chunks, updates
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
@@ -105,7 +107,7 @@ def find(settings: Settings, source: Source, spark: SparkSession, choice: Choice
         EntityUnknown: the lake and the landed files have nothing with the value.
     """
     _check_named(source, choice)
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     check_tables(lake, source)
     bronze = Bronze(lake, source, choice, new_erasure(lake, source, choice, "", "").erases)
     account = bronze.account()
@@ -144,7 +146,7 @@ def erase(
             expected="a reason, which is kept", found="none", next_step='say it: --because "asked on 2026-11-02"'
         )
     _check_named(source, choice)
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     with visit_source(settings, source, lake, erases=True) as lease:
         check_tables(lake, source)
         ensure_source(lake, source)
@@ -161,7 +163,7 @@ class _Work:
     """An erasure in progress."""
 
     settings: Settings
-    lake: Lake
+    lake: SparkLake
     source: Source
     choice: Choice
     lease: Lease
@@ -171,7 +173,9 @@ class _Work:
     report: Erased
 
     @classmethod
-    def of(cls, settings: Settings, lake: Lake, source: Source, choice: Choice, because: str, lease: Lease) -> _Work:
+    def of(
+        cls, settings: Settings, lake: SparkLake, source: Source, choice: Choice, because: str, lease: Lease
+    ) -> _Work:
         erasure = new_erasure(lake, source, choice, because, getpass.getuser())
         standing, shown = in_force(lake, source, near=lease.fence.token)
         report = Erased(erasure.erasure, source.name, erasure.rows or 0)
@@ -242,7 +246,7 @@ class _Work:
         self._marts()
         on_step("versions")
         for table in self._tables():
-            self.lake.forget_versions(table, self.source.name if "source" in table.partitions else None)
+            forget_versions(self.lake.folder.handle(table), self.source.name if "source" in table.partitions else None)
         on_step("search")
         self._search()
         self.report.again = sorted(left_without(bronze))
@@ -262,20 +266,20 @@ class _Work:
         stored = self.lake.stored(table, ["rows"])
         rows = sum(int(pc.sum(part["rows"]).as_py() or 0) for part in stored.tables())
         layout = dense_layout(page_rows(rows, stored.n_rows))
-        self._note(table, self.lake.rewrite(table, change, looked_at, layout=layout).removed)
+        self._note(table, rewrite_rows(self.lake.destination(table, layout), change, looked_at=looked_at).removed)
 
     def _remove_given_up(self, table: Table) -> None:
         """Remove the chosen rows from the history of a window that left the source file.
 
         Such a history can't be restated: if the chosen column is not part of its key, the whole table is dropped.
         """
-        column, keys = self.choice.column, self.lake.properties(table).get(IDENTITY, "").split(",")
+        column, keys = self.choice.column, properties(self.lake.folder.handle(table)).get(IDENTITY, "").split(",")
         if column in keys:
             removal = Replacement(table, [column], lambda rows: self.choice.flags(rows[column]), None)
             self._note(table, removal.write(self.lake)["went"])
         else:
             rows = self.lake.stored(table, keys[:1]).n_rows
-            self.lake.drop(table)
+            self.lake.catalog.drop(table)
             self._note(table, rows)
 
     def _search(self) -> None:
@@ -332,7 +336,7 @@ class _Work:
             *given_up_histories(self.lake, self.source),
             *QUALITY,
         ]
-        return [table for table in dict.fromkeys(tables) if self.lake.is_stored(table.database, table.table)]
+        return [table for table in dict.fromkeys(tables) if self.lake.folder.is_stored(table.database, table.table)]
 
 
 def _of_rows(bronze: Bronze) -> list[Replacement]:

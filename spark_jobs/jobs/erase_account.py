@@ -27,6 +27,8 @@ from spark_jobs.landing.places import Places
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.rewriting import rewrite_rows
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import DUPLICATES, FILES, LANDINGS, QUARANTINE, chunks
 
 Key = tuple[str, int, int]
@@ -71,7 +73,7 @@ class Account:
 class Bronze:
     """The chosen rows, duplicates and records in bronze."""
 
-    lake: Lake
+    lake: SparkLake
     source: Source
     choice: Choice
     erased: Erasures
@@ -170,7 +172,13 @@ def count_out(bronze: Bronze, account: Account, name: str, fence: Fence) -> None
         return table.filter(pa.array(~earlier))
 
     looked_at = ["run_id", "raw", "reason"]
-    lake.rewrite(QUARANTINE, change, looked_at, source=source.name, more=more if more.num_rows else None)
+    rewrite_rows(
+        lake.destination(QUARANTINE),
+        change,
+        looked_at=looked_at,
+        where={"source": source.name},
+        more=more if more.num_rows else None,
+    )
     _amend_ledger(bronze, account, fence)
 
 

@@ -26,6 +26,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication, visible_rows
+from spark_jobs.storage.rewriting import rewrite_rows
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import BELOW_HORIZON, LATE, STATE, row_columns, updates
 from spark_jobs.storage.times import micros
@@ -61,7 +62,13 @@ class Replacement:
     def write(self, lake: Lake) -> dict[str, int]:
         """Replace the rows in one commit; returns how many rows `went` and `came`."""
         more = self.more if self.came else None
-        rewritten = lake.rewrite(self.table, without(self.going), self.looked_at, source=self.source, more=more)
+        rewritten = rewrite_rows(
+            lake.destination(self.table),
+            without(self.going),
+            looked_at=self.looked_at,
+            where=None if self.source is None else {"source": self.source},
+            more=more,
+        )
         return {"went": rewritten.removed, "came": self.came}
 
 
@@ -233,7 +240,7 @@ def _of_states(histories: _Histories, entities: Sequence[str]) -> tuple[list[Rep
         return among(rows["entity"], list(entities))
 
     mores = {STATE: anew.states, CHAINS: anew.segments}
-    stored = [table for table in mores if lake.is_stored(table.database, table.table)]
+    stored = [table for table in mores if lake.folder.is_stored(table.database, table.table)]
     return [Replacement(table, ["entity"], going, mores[table], source.name) for table in stored], has_past
 
 
@@ -271,7 +278,7 @@ def _of_late(histories: _Histories, row_ids: Sequence[int]) -> list[Replacement]
     Below the horizon such a row stays listed: its versions can't be told apart there.
     """
     lake, source, choice = histories.lake, histories.source, histories.choice
-    if not lake.is_stored(LATE.database, LATE.table):
+    if not lake.folder.is_stored(LATE.database, LATE.table):
         return []
     columns = [column.name for column in row_columns(source)]
     chosen_ids = pc.field("row_id").isin(pa.array(row_ids, pa.int64()))

@@ -78,7 +78,9 @@ def left_in_tables(settings: Settings, lake: Lake, source: Source, value: str) -
     marts = [staged(mart) for mart in shown_marts(settings.home, source.name).versions]
     tables = {table.qualified: table for table in (*histories(lake, source.name), *marts, *source_tables(source))}
     for table in tables.values():
-        for path in _files_with(Path(lake.uri(table)), source, value, shared="source" in table.partitions):
+        for path in _files_with(
+            Path(lake.folder.handle(table).uri), source, value, shared="source" in table.partitions
+        ):
             yield f"{path}: {_RESTORED}"
     for folder in sorted(Path(root).glob("*.db")):
         if _is_of_people(folder.name.removesuffix(".db")):

@@ -26,8 +26,8 @@ from spark_jobs.kernels.records.erased import Erasures
 from spark_jobs.landing.worker import GZIP
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.quality_tables import OVERRIDES, RESULTS, RUNS
+from spark_jobs.storage.spark_lake import SparkLake
 
 _SENTENCES = {RESULTS: ("observed", "expected", "because", "on_failure"), RUNS: ("error",), OVERRIDES: ("because",)}
 _DOCUMENTS = {RESULTS: (), RUNS: ("inputs", "stages", "outputs"), OVERRIDES: ()}
@@ -44,7 +44,7 @@ _BINARY = "no text; remove the file if nothing needs it"
 _COMPRESSED = "compressed; remove it if nothing needs it"
 
 
-def redact_quality(lake: Lake, source: Source, value: str, erased: Erasures, fence: Fence) -> None:
+def redact_quality(lake: SparkLake, source: Source, value: str, erased: Erasures, fence: Fence) -> None:
     """Remove the value from the records of checks, runs and overrides.
 
     Rows of samples that name it are removed; in sentences and documents it is blacked out. Nothing is changed for an

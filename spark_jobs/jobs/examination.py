@@ -27,14 +27,16 @@ from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage import publication
 from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART
 from spark_jobs.storage.delta_log import has_log, is_unfinished
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.fingerprints import miscount
 from spark_jobs.storage.log_files import LOG_DIR
 from spark_jobs.storage.people_tables import ERASURES, FINISHED
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.source_changes import source_changes, unfinished_change
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.stored_lake import StoredLake
 from spark_jobs.storage.table_check import damaged_tables
+from spark_jobs.storage.table_notes import column_types
 from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED, chunks, updates
 
 if TYPE_CHECKING:
@@ -126,8 +128,8 @@ def _unfinished_changes(folder: Path) -> Iterator[Finding]:
 
 def examine_names(settings: Settings, spark: SparkSession) -> Iterator[Finding]:
     """The views and marts that the catalog of a running server should have and does not have."""
-    lake = Lake(spark)
-    if not lake.is_stored(PUBLISHED.database, PUBLISHED.table):
+    lake = SparkLake(spark)
+    if not lake.folder.is_stored(PUBLISHED.database, PUBLISHED.table):
         return
     sources = read_sources(settings.sources).sources.values()
     of_sources = names_lacking(lake, sources)
@@ -170,7 +172,7 @@ class _Examined:
         lost = [table for table in _RECORDS if not self._has_log(table)]
         for table in lost:
             advice = _RESTORE.format("what counts of the lake can't be told")
-            yield self._finding(table.qualified, f"no Delta log in {self.lake.uri(table)}", advice)
+            yield self._finding(table.qualified, f"no Delta log in {self.lake.folder.handle(table).uri}", advice)
         looks: list[Callable[[], Iterator[Finding]]] = [self._tables, self._lease]
         compared = [self._fingerprints] if self.compares else []
         for look in looks if lost else [self._pointer, self._records, self._reading, *compared, *looks]:
@@ -188,10 +190,10 @@ class _Examined:
 
     def _is_absent(self, table: Table) -> bool:
         """True if there is no table: at most the remains of a creation that was stopped."""
-        return is_unfinished(Path(self.lake.uri(table)))
+        return is_unfinished(Path(self.lake.folder.handle(table).uri))
 
     def _has_log(self, table: Table) -> bool:
-        return has_log(Path(self.lake.uri(table)))
+        return has_log(Path(self.lake.folder.handle(table).uri))
 
     def _finding(self, what: str, found: str, do: str) -> Finding:
         return Finding(f"{self.source.name}: {what}", "wrong", found, do)
@@ -216,7 +218,7 @@ class _Examined:
         if table in (*QUALITY, ERASURES):
             advice = f"run any drop of {self.source.name}: it makes the table, and nothing else needs it"
             return Finding(f"{self.source.name}: {table.qualified}", "warning", "no such table: an older lake", advice)
-        state = f"no table in {self.lake.uri(table)}"
+        state = f"no table in {self.lake.folder.handle(table).uri}"
         if self._parts().get(table.qualified) in changed:
             return self._unaccepted(table, state)
         return self._finding(table.qualified, state, _RESTORE.format("land its drops again in a new home"))
@@ -240,7 +242,7 @@ class _Examined:
 
     def _lacking(self, table: Table, changed: list[str]) -> Iterator[Finding]:
         """The finding about columns that a table lacks: the lake is older, or the source file declares more."""
-        stored = self.lake.columns(table)
+        stored = column_types(self.lake.folder.handle(table))
         lacking = [column.name for column in table.columns if column.name not in stored]
         if not lacking:
             return
@@ -299,7 +301,9 @@ class _Examined:
         shown = publication.load(self.lake, self.source)
         changed = changed_tables(self.lake, self.source, shown)
         for table, noted in shown.tables.items():
-            if table not in changed and (found := self.lake.miscount(table, self.source.name, noted)):
+            if table not in changed and (
+                found := miscount(self.lake.folder.handle_of(*table.split(".")), self.source.name, noted)
+            ):
                 changed[table] = found
         for table, found in changed.items():
             yield self._finding(table, found, way_back(self.source, [table]))

@@ -16,10 +16,11 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
 from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.fingerprints import Fingerprint, Fingerprints
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.fingerprints import Fingerprint, Fingerprints, change_since, take_fingerprint
+from spark_jobs.storage.lake import TableReader
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.quality_tables import QUALITY
+from spark_jobs.storage.records import committed_token
 from spark_jobs.storage.tables import FRONTIERS, LATE, PUBLISHED, STATE
 from spark_jobs.storage.times import instant
 from spark_jobs.threads import in_threads
@@ -41,7 +42,7 @@ class TablesChanged(TidemarkError):
 
 
 def in_force(
-    lake: Lake, source: Source, *, near: int = 0, compares: bool = True
+    lake: TableReader, source: Source, *, near: int = 0, compares: bool = True
 ) -> tuple[SourceFrontiers, Publication]:
     """The frontiers and the publication in force; `compares`: check also that tables are as the publication left them.
 
@@ -62,18 +63,22 @@ def in_force(
     return standing, shown
 
 
-def take_fingerprints(lake: Lake, source: Source, before: Fingerprints) -> dict[str, Fingerprint]:
+def take_fingerprints(lake: TableReader, source: Source, before: Fingerprints) -> dict[str, Fingerprint]:
     """The fingerprints of the source's tables without those of `quality`, by name; `before`: its last publication's."""
     # results of checks and records of runs are kept for people: no published row depends on them
     tables = [table for table in source_tables(source) if table not in QUALITY]
-    taken = in_threads(lambda of: lake.fingerprint(of, source.name, before.get(of.qualified)), tables)
+    taken = in_threads(
+        lambda of: take_fingerprint(lake.folder.handle(of), source.name, before.get(of.qualified)), tables
+    )
     return dict(zip((table.qualified for table in tables), taken, strict=True))
 
 
-def changed_tables(lake: Lake, source: Source, shown: Publication) -> dict[str, str]:
+def changed_tables(lake: TableReader, source: Source, shown: Publication) -> dict[str, str]:
     """The tables that have changed since the publication other than by Tidemark, each with what was found."""
     tables = sorted(shown.tables)
-    found = in_threads(lambda table: lake.change_since(table, source.name, shown.tables[table]), tables)
+    found = in_threads(
+        lambda table: change_since(lake.folder.handle_of(*table.split(".")), source.name, shown.tables[table]), tables
+    )
     return {table: change for table, change in zip(tables, found, strict=True) if change is not None}
 
 
@@ -114,23 +119,26 @@ def derived_tables(source: Source) -> dict[str, frozenset[str]]:
     return windows | {LATE.qualified: late} | {of.qualified: frozenset({"state"}) for of in (STATE, CHAINS)}
 
 
-def _was_published(lake: Lake, source: Source) -> bool:
+def _was_published(lake: TableReader, source: Source) -> bool:
     """True if a publication of the source was committed after its first frontiers.
 
     The frontiers themselves may not note the first publication yet. A reset removes earlier frontiers.
     """
     moves = lake.records(FRONTIERS, pc.field("source") == source.name)
-    return bool(moves) and lake.committed_token(PUBLISHED, source.name) > min(move["token"] for move in moves)
+    return bool(moves) and committed_token(lake.folder.handle(PUBLISHED), source.name) > min(
+        move["token"] for move in moves
+    )
 
 
-def _lost(lake: Lake, source: Source, standing: SourceFrontiers, shown: Publication) -> PublicationLost:
+def _lost(lake: TableReader, source: Source, standing: SourceFrontiers, shown: Publication) -> PublicationLost:
     row = f"the row of {instant(shown.published_us)}" if shown.published_us else "no row"
     known = f", the one of {instant(standing.published_us)} or a later one" if standing.published_us else ""
+    uri = lake.folder.handle(PUBLISHED).uri
     return PublicationLost(
         expected=f"the newest publication of {source.name} in {PUBLISHED.qualified}{known}",
         found=f"{row} of {source.name} in {PUBLISHED.qualified}, which has published since",
         consequence="nothing was done: rows that were published would pass for those of attempts given up",
-        next_step=f"set the table back to its version before: in Python, `DeltaTable({lake.uri(PUBLISHED)!r})` of"
+        next_step=f"set the table back to its version before: in Python, `DeltaTable({uri!r})` of"
         " deltalake, `.history()` names versions, `.restore(VERSION)` takes one. If a source has published since, or"
         " that version is gone, `tidemark restore` a backup into an empty home",
         source=source.name,

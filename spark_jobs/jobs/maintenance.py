@@ -27,12 +27,20 @@ from spark_jobs.model import TICKS_PER_SECOND
 from spark_jobs.session import is_lost_server, open_session, work_on
 from spark_jobs.sources import Source, find_source
 from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.file_upkeep import Footprint
+from spark_jobs.storage.file_upkeep import (
+    Footprint,
+    compact_small_files,
+    delete_rows_before,
+    files_in_use,
+    files_stored,
+    remove_unused,
+)
 from spark_jobs.storage.fold import fold
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.quality_tables import RESULTS
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.shown_marts import STAGING, shown_marts, staged
+from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.table_notes import noted_table
 from spark_jobs.storage.tables import chunks, updates
 from spark_jobs.trace.maintenance import Budget
 from spark_jobs.trace.maintenance import maintain as maintain_trace
@@ -178,8 +186,8 @@ def maintain_source(settings: Settings, source: Source, spark: SparkSession) -> 
     The steps merge chunks and trace, fold histories, remove old results, join small files, remove files out of use, and
     audit the source.
     """
-    lake = Lake(spark)
-    if not lake.is_stored(chunks(source).database, chunks(source).table):
+    lake = SparkLake(spark)
+    if not lake.folder.is_stored(chunks(source).database, chunks(source).table):
         return
     for task in _Upkeep(settings, lake, source).tasks():
         yield task.done(source.name)
@@ -188,10 +196,10 @@ def maintain_source(settings: Settings, source: Source, spark: SparkSession) -> 
 class _Upkeep:
     """The steps of one source."""
 
-    def __init__(self, settings: Settings, lake: Lake, source: Source) -> None:
+    def __init__(self, settings: Settings, lake: SparkLake, source: Source) -> None:
         self._settings, self._lake, self._source = settings, lake, source
         # tables of an older version lack columns that steps read: each such step refuses by itself
-        self._tables = [t for t in source_tables(source) if lake.is_stored(t.database, t.table)]
+        self._tables = [t for t in source_tables(source) if lake.folder.is_stored(t.database, t.table)]
         self._small = [t for t in self._tables if t not in (chunks(source), updates(source))]
 
     def tasks(self) -> Iterator[_Task]:
@@ -206,10 +214,14 @@ class _Upkeep:
         yield _Task("audit", "stored", self._stored, self._audit)
 
     def _in_use(self, tables: list[Table]) -> Footprint:
-        return sum((self._lake.in_use(table, self._sharer(table)) for table in tables), Footprint())
+        return sum(
+            (files_in_use(self._lake.folder.handle(table), self._sharer(table)) for table in tables), Footprint()
+        )
 
     def _stored(self) -> Footprint:
-        return sum((self._lake.on_disk(table) for table in [*self._tables, *self._marts()]), Footprint())
+        return sum(
+            (files_stored(self._lake.folder.handle(table)) for table in [*self._tables, *self._marts()]), Footprint()
+        )
 
     def _marts(self) -> list[Table]:
         """The tables of marts whose newest version is the one that people see.
@@ -217,8 +229,12 @@ class _Upkeep:
         Of any other mart people read an earlier version, whose files have to stay.
         """
         versions = shown_marts(self._settings.home, self._source.name).versions
-        stored = [(mart, version) for mart, version in versions.items() if self._lake.is_stored(STAGING, mart)]
-        return [staged(mart) for mart, version in stored if self._lake.noted(STAGING, mart).version == version]
+        stored = [(mart, version) for mart, version in versions.items() if self._lake.folder.is_stored(STAGING, mart)]
+        return [
+            staged(mart)
+            for mart, version in stored
+            if noted_table(self._lake.folder.handle_of(STAGING, mart)).version == version
+        ]
 
     def _sharer(self, table: Table) -> str | None:
         """The source's name if sources share the table, which is then partitioned by source; else None."""
@@ -261,7 +277,7 @@ class _Upkeep:
         days = self._settings.result_retention_days
         if RESULTS in self._tables:
             before = datetime.now(UTC) - timedelta(days=days)
-            self._lake.delete_before(RESULTS, self._source.name, "recorded_at", before)
+            delete_rows_before(self._lake.folder.handle(RESULTS), self._source.name, "recorded_at", before)
         return f"what is older than {days} days is gone", ""
 
     def _compact(self) -> tuple[str, str]:
@@ -270,7 +286,7 @@ class _Upkeep:
             for table in self._small:
                 # chains are read one row group at a time, and a joined file's groups would be too large for that
                 if table != CHAINS:
-                    self._lake.compact_files(table, self._sharer(table))
+                    compact_small_files(self._lake.folder.handle(table), self._sharer(table))
         return "small files are joined", ""
 
     def _vacuum(self) -> tuple[str, str]:
@@ -278,7 +294,7 @@ class _Upkeep:
             # files out of use are needed to undo the loss of a publication, so nothing may be lost now
             in_force(self._lake, self._source, near=lease.fence.token)
             for table in [*self._tables, *self._marts()]:
-                self._lake.vacuum(table, self._settings.file_retention)
+                remove_unused(self._lake.folder.handle(table), self._settings.file_retention)
         return f"what was out of use for {self._settings.file_retention_hours} hours is gone", ""
 
     def _audit(self) -> tuple[str, str]:

@@ -14,7 +14,8 @@ from spark_jobs.session import session_kind
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.shown_marts import MARTS, NO_VERSION, STAGING, ShownMarts, note_shown, show, shown_marts
-from spark_jobs.storage.table_notes import NotedTable
+from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.table_notes import NotedTable, noted_table
 
 ROWS_INTERPRETED = 2_000_000
 """Up to so many rows of windows Spark interprets the marts' queries. Generating and compiling code for them took 42 %
@@ -23,7 +24,7 @@ of the samples in a profile of the flights' marts of one day."""
 
 def marts_follow(
     settings: Settings,
-    lake: Lake,
+    lake: SparkLake,
     source: Source,
     published_us: int,
     keep: Callable[[Sequence[MartTest]], None] | None = None,
@@ -39,7 +40,7 @@ def marts_follow(
     if published_us == 0:
         return None
     shown, project = shown_marts(settings.home, source.name), laid_out(settings)
-    visible = lake.names_if_present(MARTS)
+    visible = lake.catalog.names_if_present(MARTS)
     regained = _show_again(lake, project, {mart: v for mart, v in shown.versions.items() if mart not in visible})
     visible = visible | regained
     if (shown.published_us, shown.project) == (published_us, project.version) and visible.issuperset(shown.versions):
@@ -75,7 +76,7 @@ def marts_follow(
     return f"{len(result.status)} models and tests in {result.seconds:.1f} s"
 
 
-def _show_again(lake: Lake, project: Project, lost: Mapping[str, int]) -> set[str]:
+def _show_again(lake: SparkLake, project: Project, lost: Mapping[str, int]) -> set[str]:
     """Make the views of marts again that have lost theirs, unless the table has changed; returns these marts' names.
 
     `lost`: the version of the table that each mart showed.
@@ -98,26 +99,26 @@ def _remove_remains(lake: Lake, result: MartsResult, begun: float) -> bool:
     remains = [
         mart
         for mart in result.models_failed
-        if not lake.is_stored(STAGING, mart) and 0 < lake.newest_file(f"{STAGING}.db/{mart}") < begun
+        if not lake.folder.is_stored(STAGING, mart) and 0 < lake.folder.newest_write(f"{STAGING}.db/{mart}") < begun
     ]
     for mart in remains:
-        lake.remove_files(f"{STAGING}.db/{mart}")
+        lake.folder.remove(f"{STAGING}.db/{mart}")
     return bool(remains)
 
 
 def marts_lacking(settings: Settings, lake: Lake, source: Source) -> list[str]:
     """The marts of the source that people saw last and that the catalog does not have."""
     versions = shown_marts(settings.home, source.name).versions
-    return sorted(f"{MARTS}.{mart}" for mart in {*versions} - lake.names_if_present(MARTS)) if versions else []
+    return sorted(f"{MARTS}.{mart}" for mart in {*versions} - lake.catalog.names_if_present(MARTS)) if versions else []
 
 
-def _stored(lake: Lake, project: Project) -> dict[str, NotedTable]:
+def _stored(lake: SparkLake, project: Project) -> dict[str, NotedTable]:
     """The stored table of each model that has one; tables that only the catalog has lost are registered in it again."""
-    present = lake.names_if_present(STAGING)
-    stored = {mart for mart in project.models if lake.is_stored(STAGING, mart)}
+    present = lake.catalog.names_if_present(STAGING)
+    stored = {mart for mart in project.models if lake.folder.is_stored(STAGING, mart)}
     for mart in stored - present:
-        lake.take_up(STAGING, mart)
-    return {mart: lake.noted(STAGING, mart) for mart in stored}
+        lake.catalog.take_up(STAGING, mart)
+    return {mart: noted_table(lake.folder.handle_of(STAGING, mart)) for mart in stored}
 
 
 def _standing(stored: NotedTable, shown: int | None) -> StandingMart:
@@ -130,11 +131,11 @@ def _standing(stored: NotedTable, shown: int | None) -> StandingMart:
     )
 
 
-def _show(lake: Lake, passed: Sequence[str], shown: Mapping[str, int]) -> dict[str, int]:
+def _show(lake: SparkLake, passed: Sequence[str], shown: Mapping[str, int]) -> dict[str, int]:
     """Show the marts that passed, if people see another version; returns the version of each."""
     versions = {}
     for mart in passed:
-        tested = lake.noted(STAGING, mart) if lake.is_stored(STAGING, mart) else None
+        tested = noted_table(lake.folder.handle_of(STAGING, mart)) if lake.folder.is_stored(STAGING, mart) else None
         versions[mart] = NO_VERSION if tested is None else tested.version
         if shown.get(mart) != versions[mart]:
             show(lake, mart, tested)

@@ -29,7 +29,7 @@ def check_names(stage: Stage) -> None:
         SourceFileError: another source file claims a name that this one has not published.
     """
     own: set[str] = set()
-    if PUBLISHED.table in stage.lake.names_if_present(PUBLISHED.database):
+    if PUBLISHED.table in stage.lake.catalog.names_if_present(PUBLISHED.database):
         published = json.loads(stage.publication.definition or "{}")
         own = {*(["source"] if published else []), *(f"windows.{window}" for window in _windows(published))}
     if own.issuperset({"source", *(f"windows.{window}" for window in stage.source.windows)}):

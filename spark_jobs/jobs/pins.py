@@ -25,9 +25,11 @@ from spark_jobs.restatement.chains import published_chains
 from spark_jobs.sources import Source
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.copies import write_copy
+from spark_jobs.storage.frames import frame_of
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import PINS
-from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.rewriting import forget_versions
+from spark_jobs.storage.schema import Column
 from spark_jobs.storage.sql import literal, qualified
 from spark_jobs.storage.tables import LATE
 from spark_jobs.storage.times import instant, micros, utc_rows
@@ -102,8 +104,8 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
     copies = {source.name: list(_copied(lake, source, times_us[source.name])) for source in sources}
     for source in sources:
         _refuse_empty(source, copies[source.name], times_us[source.name])
-    lake.ensure({PINS.database: _COMMENT}, [PINS])
-    lake.widen([PINS])
+    lake.catalog.ensure({PINS.database: _COMMENT}, [PINS])
+    lake.catalog.widen([PINS])
     tables = []
     for source in sources:
         for copy in copies[source.name]:
@@ -111,7 +113,7 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
     times = {source: instant(time_us) for source, time_us in times_us.items()}
     at = next(iter(times.values())) if len({*times.values()}) == 1 else None
     pin = Pin(name, at, list(times), tables, NEWEST if at_us is None else TIME, times)
-    lake.append(PINS, lake.frame(PINS, [asdict(pin)]), None)
+    lake.append(PINS, frame_of(lake.spark, PINS, [asdict(pin)]), None)
     return pin
 
 
@@ -138,7 +140,7 @@ def drop_pin(lake: Lake, name: str) -> list[str]:
     """
     check_name(name)
     # no other pin's tables begin so, as no pin's name ends with an underscore or has two together
-    tables = sorted(t for t in lake.names_if_present(PINS.database) if t.startswith(f"{name}__"))
+    tables = sorted(t for t in lake.catalog.names_if_present(PINS.database) if t.startswith(f"{name}__"))
     listed = any(pin.name == name for pin in pins(lake))
     if not tables and not listed:
         raise ParameterError(
@@ -146,9 +148,9 @@ def drop_pin(lake: Lake, name: str) -> list[str]:
         )
     # the list goes first, so that a pin that is listed is whole
     if listed:
-        lake.run(f"DELETE FROM {qualified(PINS.database, PINS.table)} WHERE name = {literal(name)}")
+        lake.spark.sql(f"DELETE FROM {qualified(PINS.database, PINS.table)} WHERE name = {literal(name)}")
     for table in tables:
-        lake.define(f"DROP TABLE IF EXISTS {qualified(PINS.database, table)}")
+        lake.catalog.define(f"DROP TABLE IF EXISTS {qualified(PINS.database, table)}")
     return tables
 
 
@@ -172,9 +174,9 @@ def copy_again(lake: Lake, source: Source) -> list[str]:
             if table in copies:
                 copies[table].write(lake, pin.name, at_us)
                 # the files of the earlier copy are still named by the table's first version
-                lake.forget_versions(Table(PINS.database, stood, "", ()))
+                forget_versions(lake.folder.handle_of(PINS.database, stood))
             elif stood in pin.tables:
-                lake.define(f"DROP TABLE IF EXISTS {qualified(PINS.database, stood)}")
+                lake.catalog.define(f"DROP TABLE IF EXISTS {qualified(PINS.database, stood)}")
             if table in copies or stood in pin.tables:
                 copied.append(f"{PINS.database}.{stood}")
     return copied
@@ -201,7 +203,7 @@ def check_name(name: str) -> None:
 
 def pins(lake: Lake) -> list[Pin]:
     """The pins that are whole, ordered by name; a pin of an older version has one time for all of its sources."""
-    if PINS.table not in lake.names_if_present(PINS.database):
+    if PINS.table not in lake.catalog.names_if_present(PINS.database):
         return []
     return [_listed(row) for row in utc_rows(lake.read(PINS).orderBy("name"))]
 
@@ -235,19 +237,19 @@ def _copied(lake: Lake, source: Source, time_us: int) -> Iterator[_Copy]:
             f"SELECT * FROM {qualified('silver', f'{definition.name}_as_of')}"
             f"(timestamp_micros(CAST({literal(str(time_us))} AS BIGINT)))"
         )
-        yield _Copy(definition.name, lake.run(read), definition.table().columns)
+        yield _Copy(definition.name, lake.spark.sql(read), definition.table().columns)
     if source.windows:
         read = (
             f"SELECT * FROM silver.late_as_of({literal(source.name)},"
             f" timestamp_micros(CAST({literal(str(time_us))} AS BIGINT)))"
         )
-        yield _Copy(f"{source.name}_late", lake.run(read), LATE.columns)
+        yield _Copy(f"{source.name}_late", lake.spark.sql(read), LATE.columns)
     if source.state is not None:
         read = (
             f"SELECT * FROM {qualified('gold', f'{source.name}_as_of')}"
             f"(timestamp_micros(CAST({literal(str(time_us))} AS BIGINT)))"
         )
-        yield _Copy(f"{source.name}_state", lake.run(read), state_columns(source)[1])
+        yield _Copy(f"{source.name}_state", lake.spark.sql(read), state_columns(source)[1])
     if source.keeps_chains:
         # at the newest publication of now, maybe a later one than above: folding moves rows that an earlier one shows
         newest = ReadPoint.open(lake, source)

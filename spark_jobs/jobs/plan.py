@@ -35,6 +35,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage import fence, publication
 from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.records import Rows
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import FILES
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.gap import SealGap
@@ -158,7 +159,7 @@ def rehearse_run(
     Raises:
         TidemarkError: the run would be refused for the same reason.
     """
-    lake, rehearsed = OverlayLake(spark), replace(request, accept_definition=True, pass_gap=True)
+    lake, rehearsed = OverlayLake(SparkLake(spark)), replace(request, accept_definition=True, pass_gap=True)
     with fence.hold_still(settings.home / "leases", source=source.name) as lease:
         begun = lease.fence.token
 
@@ -186,7 +187,7 @@ def gap_of_run(source: Source, interval_us: tuple[int, int], spark: SparkSession
 
     None if this run would not. Writes nothing.
     """
-    lake = OverlayLake(spark)
+    lake = OverlayLake(SparkLake(spark))
     try:
         ensure_source(lake, source)
         lo_us, hi_us = interval_us

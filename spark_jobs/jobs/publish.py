@@ -9,7 +9,7 @@ from spark_jobs.definitions.definition import histories
 from spark_jobs.definitions.versions import version
 from spark_jobs.errors import TidemarkError
 from spark_jobs.gates import build_data_docs
-from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.context import RunStage
 from spark_jobs.jobs.gates import write_verdicts
 from spark_jobs.jobs.in_force import take_fingerprints
 from spark_jobs.jobs.mart_tests import keep_mart_tests
@@ -29,7 +29,7 @@ class StageMissing(TidemarkError):
     code = "stage_missing"
 
 
-def publish(stage: Stage) -> None:
+def publish(stage: RunStage) -> None:
     """Publish up to the seal, with the tokens of this run's stages, unless nothing would change; then build the marts.
 
     Raises:
@@ -52,7 +52,7 @@ def publish(stage: Stage) -> None:
     stage.summary.update({"marts": marts} if marts else {})
 
 
-def _publish(stage: Stage) -> Publication:
+def _publish(stage: RunStage) -> Publication:
     before = stage.publication
     after = replace(
         before,
@@ -71,7 +71,7 @@ def _publish(stage: Stage) -> Publication:
     return after
 
 
-def _fold(stage: Stage, published: Publication) -> None:
+def _fold(stage: RunStage, published: Publication) -> None:
     """Fold the rows of the histories that were closed since they were last folded."""
     for history in histories(stage.source):
         rows = fold(stage.lake, history, published, stage.fence)
@@ -79,7 +79,7 @@ def _fold(stage: Stage, published: Publication) -> None:
             stage.summary.setdefault("folded", {})[history.table.qualified] = rows
 
 
-def _refuse_missing(stage: Stage) -> None:
+def _refuse_missing(stage: RunStage) -> None:
     missing = [name for name in STAGED if name not in stage.lease.staged]
     if missing:
         raise StageMissing(

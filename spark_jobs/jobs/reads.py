@@ -11,8 +11,8 @@ from spark_jobs.reads.point import ReadPoint
 from spark_jobs.reads.state_reads import check_keeps_chains
 from spark_jobs.restatement.chains import published_chains, retention_of
 from spark_jobs.sources import find_source
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.read_counts import count_read
+from spark_jobs.storage.spark_lake import SparkLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ def chains_of(spark: SparkSession, source: str, settings: Settings | None = None
     settings = settings or load_settings()
     checked = find_source(settings.sources, source)
     check_keeps_chains(checked)
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     point = ReadPoint.open(lake, checked)
     kept = replace(retention_of(point.frontiers), horizon=point.horizon_us)
     count_read(settings.home, checked.name)

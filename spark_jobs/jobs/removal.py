@@ -25,6 +25,7 @@ from spark_jobs.storage.lake_format import check_format
 from spark_jobs.storage.people_tables import ERASURES, FINISHED
 from spark_jobs.storage.shown_marts import forget_shown, remove_mart
 from spark_jobs.storage.source_changes import DROP, begin_change, record_change, unfinished_change
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import PUBLISHED
 
 
@@ -60,7 +61,7 @@ def find_removal(settings: Settings, spark: SparkSession, source: str, kind: str
     Raises:
         SourceUnknown: neither a source file nor the lake has the name.
     """
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     check_format(lake)
     return Removed.of(known_parts(settings, lake, source), lake, kind)
 
@@ -84,7 +85,7 @@ def remove_source(
         SourceUnknown: neither a source file nor the lake has the name.
         SourceChangeUnfinished: another change of the source was interrupted.
     """
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     check_format(lake)
     before = unfinished_change(lake, source)
     parts = (known_parts if before is None else source_parts)(settings, lake, source)
@@ -98,7 +99,7 @@ def remove_source(
         _take_out_of_sight(settings, lake, parts, lease, on_step)
         on_step("tables")
         for table in (*parts.histories, *parts.tables):
-            lake.drop(table)
+            lake.catalog.drop(table)
         remove_rows(lake, source, keep=(ERASURES,))
         if kind == DROP and parts.file is not None:
             on_step("file")
@@ -108,11 +109,11 @@ def remove_source(
 
 
 def _take_out_of_sight(
-    settings: Settings, lake: Lake, parts: SourceParts, lease: Lease, on_step: Callable[[str], None]
+    settings: Settings, lake: SparkLake, parts: SourceParts, lease: Lease, on_step: Callable[[str], None]
 ) -> None:
     """Remove the publication and all names by which people read the source."""
     on_step("publication")
-    if lake.is_stored(PUBLISHED.database, PUBLISHED.table):
+    if lake.folder.is_stored(PUBLISHED.database, PUBLISHED.table):
         # committed under the lease's token: the source's later tokens are greater than all in the log
         lake.replace_records(PUBLISHED, [], lease.fence)
     on_step("names")

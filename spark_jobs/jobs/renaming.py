@@ -41,6 +41,7 @@ from spark_jobs.storage.fingerprints import to_json
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import ERASURES, PINS
 from spark_jobs.storage.quality_tables import QUALITY
+from spark_jobs.storage.rewriting import copy_partition, rewrite_rows
 from spark_jobs.storage.schema import IDENTITY, Table
 from spark_jobs.storage.shown_marts import forget_shown, note_shown, shown_marts
 from spark_jobs.storage.source_changes import (
@@ -52,7 +53,9 @@ from spark_jobs.storage.source_changes import (
     source_changes,
     unfinished_change,
 )
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.sql import literal, qualified
+from spark_jobs.storage.table_notes import properties
 from spark_jobs.storage.tables import PUBLISHED, chunks, updates
 from spark_jobs.trace import frontiers
 
@@ -94,7 +97,7 @@ def find_rename(settings: Settings, spark: SparkSession, old: str, new: str) -> 
         SourceUnpublished: rows have landed or are sealed, and are not published.
         DefinitionChanged: the source file differs from the published definition.
     """
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     known_parts(settings, lake, old)
     source, renamed = _both(settings, old, new)
     _refuse_taken(settings, lake, source, renamed)
@@ -126,7 +129,7 @@ def rename_source(
     Raises:
         As `find_rename`, and SourceChangeUnfinished: another change of the source was interrupted.
     """
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     under_way = unfinished_change(lake, old)
     if under_way is None and _has_ended(settings, lake, old, new):
         return _report(settings, lake, old, new)
@@ -164,7 +167,7 @@ class _Work:
     """A rename in progress."""
 
     settings: Settings
-    lake: Lake
+    lake: SparkLake
     change: SourceChange
     leaving: Lease
     coming: Lease
@@ -184,11 +187,11 @@ class _Work:
         """Make people read the source by its new name; each part of this may be done again."""
         on_step("copies")
         for table, copy in zip(own_tables(self.old), own_tables(self.new), strict=True):
-            if self.lake.is_stored(table.database, table.table):
-                self.lake.copy_folder(table, copy)
+            if self.lake.folder.is_stored(table.database, table.table):
+                self.lake.catalog.copy_folder(table, copy)
         for table in SHARED:
-            if self.lake.is_stored(table.database, table.table):
-                self.lake.copy_source(table, self.old, self.new)
+            if self.lake.folder.is_stored(table.database, table.table):
+                copy_partition(self.lake.destination(table), "source", self.old, self.new)
         on_step("file")
         source = self._rename_file()
         on_step("publication")
@@ -207,7 +210,7 @@ class _Work:
     def end(self, on_step: Callable[[str], None]) -> None:
         """Remove all that is left under the old name; each part of this may be done again."""
         on_step("old name")
-        if self.lake.is_stored(PUBLISHED.database, PUBLISHED.table):
+        if self.lake.folder.is_stored(PUBLISHED.database, PUBLISHED.table):
             self.lake.replace_records(PUBLISHED, [], self.leaving.fence)
         forget_names(self.settings, self.lake, self.old, ())
         forget_shown(self.settings.home, self.old)
@@ -217,10 +220,10 @@ class _Work:
             if file is not None:
                 _put(file, self.new)
         for table in own_tables(self.old):
-            self.lake.drop(table)
+            self.lake.catalog.drop(table)
         for pin in pins(self.lake):
             for what in _OF_PINS:
-                self.lake.drop(Table(PINS.database, f"{pin.name}__{self.old}_{what}", "", ()))
+                self.lake.catalog.drop(Table(PINS.database, f"{pin.name}__{self.old}_{what}", "", ()))
         remove_rows(self.lake, self.old)
         self.change = record_change(self.lake, self.change, FINISHED)
 
@@ -247,14 +250,16 @@ class _Work:
         """Write the new name into the tables' comments and properties."""
         tables = [chunks(source), updates(source), *(definition.table() for definition in definitions(source))]
         for table in tables:
-            if not self.lake.is_stored(table.database, table.table):
+            if not self.lake.folder.is_stored(table.database, table.table):
                 continue
             place = qualified(table.database, table.table)
-            self.lake.define(f"COMMENT ON TABLE {place} IS {literal(table.comment)}")
+            self.lake.catalog.define(f"COMMENT ON TABLE {place} IS {literal(table.comment)}")
             if table.identity:
-                _, *keys = self.lake.properties(table).get(IDENTITY, "").split(",")
+                _, *keys = properties(self.lake.folder.handle(table)).get(IDENTITY, "").split(",")
                 identity = ",".join([self.new, *keys])
-                self.lake.define(f"ALTER TABLE {place} SET TBLPROPERTIES ({literal(IDENTITY)} = {literal(identity)})")
+                self.lake.catalog.define(
+                    f"ALTER TABLE {place} SET TBLPROPERTIES ({literal(IDENTITY)} = {literal(identity)})"
+                )
 
     def _rename_pins(self) -> None:
         """Copy the pins' tables under the new name, and list them by it."""
@@ -263,10 +268,10 @@ class _Work:
                 one, other = (
                     Table(PINS.database, f"{pin.name}__{name}_{what}", "", ()) for name in (self.old, self.new)
                 )
-                if self.lake.is_stored(one.database, one.table):
-                    self.lake.copy_folder(one, other)
+                if self.lake.folder.is_stored(one.database, one.table):
+                    self.lake.catalog.copy_folder(one, other)
         if self.report.pins:
-            self.lake.rewrite(PINS, self._renamed_pins, ["sources"])
+            rewrite_rows(self.lake.destination(PINS), self._renamed_pins, looked_at=["sources"])
 
     def _renamed_pins(self, rows: pa.Table) -> pa.Table | None:
         if not any(self.old in sources for sources in rows["sources"].to_pylist()):

@@ -27,6 +27,7 @@ from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage import publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import DATABASES, FILES, FRONTIERS, PUBLISHED, chunks
 from spark_jobs.storage.times import instant
 
@@ -38,17 +39,17 @@ if TYPE_CHECKING:
 
 def lacks_names(settings: Settings, spark: SparkSession) -> bool:
     """True if the catalog lacks a view that users read, of a source that has run."""
-    lake, sources = Lake(spark), read_sources(settings.sources).sources
+    lake, sources = SparkLake(spark), read_sources(settings.sources).sources
     tables = (chunks(sources[name]) for name in names_lacking(lake, sources.values()))
-    return any(lake.is_stored(table.database, table.table) for table in tables)
+    return any(lake.folder.is_stored(table.database, table.table) for table in tables)
 
 
 def repair(settings: Settings, spark: SparkSession) -> list[Finding]:
     """Mend every source that has run, as far as possible; returns a finding for each repair done or refused."""
     findings = []
     for source in read_sources(settings.sources).sources.values():
-        lake = Lake(spark)
-        stands = [table for table in source_tables(source) if lake.is_stored(table.database, table.table)]
+        lake = SparkLake(spark)
+        stands = [table for table in source_tables(source) if lake.folder.is_stored(table.database, table.table)]
         if chunks(source) not in stands:
             continue
         lost = [table.qualified for table in (FILES, FRONTIERS, PUBLISHED) if table not in stands]
@@ -65,8 +66,8 @@ def repair(settings: Settings, spark: SparkSession) -> list[Finding]:
     return findings
 
 
-def _mended(settings: Settings, lake: Lake, source: Source, stands: list[Table]) -> Iterator[str]:
-    taken_up = lake.ensure(DATABASES, stands)
+def _mended(settings: Settings, lake: SparkLake, source: Source, stands: list[Table]) -> Iterator[str]:
+    taken_up = lake.catalog.ensure(DATABASES, stands)
     if taken_up:
         yield f"the catalog had lost {', '.join(table.qualified for table in taken_up)}"
     lease_file = settings.home / "leases" / f"{source.name}.lease"
@@ -112,7 +113,7 @@ def _restated(settings: Settings, lake: Lake, source: Source) -> Iterator[str]:
         yield f"{table}: {change}; its rows are worked out anew from the trace, and published by run {run_id}"
 
 
-def _mended_under(lease: Lease, settings: Settings, lake: Lake, source: Source) -> Iterator[str]:
+def _mended_under(lease: Lease, settings: Settings, lake: SparkLake, source: Source) -> Iterator[str]:
     _, shown = in_force(lake, source, near=lease.fence.token)
     if shown.published_us > 0 and not changed_parts(source, shown):
         check_tables(lake, source)

@@ -12,8 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.errors import ParameterError
 from spark_jobs.landing.ledger import RETRACTED, versions
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.frames import frame_of
 from spark_jobs.storage.people_tables import DISMISSALS
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Replay:
 def quarantined(spark: SparkSession, source: Source, asked: Asked) -> DataFrame:
     """The selected records of the source in `bronze.quarantine`; none before anything has landed."""
     database, view = VIEW.split(".")
-    if view not in Lake(spark).names_if_present(database):
+    if view not in SparkLake(spark).catalog.names_if_present(database):
         texts = [f"{column} STRING" for column in ("file", "rule", "reason", "raw", "replay_state")]
         numbers = [f"{column} BIGINT" for column in ("seq_no", "line", "landing", "last_line", "records")]
         return spark.createDataFrame([], ", ".join([*texts, *numbers]))
@@ -109,14 +110,14 @@ def dismiss(spark: SparkSession, source: Source, asked: Asked, because: str) -> 
             found="none that are asked for",
             next_step=f"`tidemark quarantine list {source.name}` names them",
         )
-    lake, said = Lake(spark), {"because": because.strip(), "dismissed_by": getpass.getuser()}
+    lake, said = SparkLake(spark), {"because": because.strip(), "dismissed_by": getpass.getuser()}
     known, now = versions(lake, source), datetime.now(UTC)
     rows = [
         {"source": source.name, "file": row["file"], "checksum": known[row["file"]].checksum, "rule": row["rule"]}
         | {**said, "dismissed_at": now}
         for row in found
     ]
-    lake.append(DISMISSALS, lake.frame(DISMISSALS, rows), None)
+    lake.append(DISMISSALS, frame_of(lake.spark, DISMISSALS, rows), None)
     return found
 
 
@@ -126,7 +127,7 @@ def replay_of(spark: SparkSession, source: Source, asked: Asked) -> Replay | Non
     Raises:
         ParameterError: `asked.file` is no file with an open record.
     """
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     found = quarantined(spark, source, asked)
     files = {row.file for row in found.select("file").distinct().collect()}
     if asked.file is not None and not files:

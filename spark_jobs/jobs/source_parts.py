@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
@@ -17,11 +18,15 @@ from spark_jobs.sources.folder import source_files
 from spark_jobs.sources.section import is_identifier
 from spark_jobs.storage import fence
 from spark_jobs.storage.chain_tables import CHAINS
+from spark_jobs.storage.file_upkeep import files_in_use
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import DISMISSALS, ERASURES
 from spark_jobs.storage.quality_tables import QUALITY
+from spark_jobs.storage.records import newest_token
 from spark_jobs.storage.schema import IDENTITY, Table
 from spark_jobs.storage.shown_marts import shown_marts
+from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.table_notes import properties
 from spark_jobs.storage.tables import DUPLICATES, FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE
 
 SHARED = (FRONTIERS, FILES, QUARANTINE, DUPLICATES, LATE, STATE, CHAINS, *QUALITY, DISMISSALS, ERASURES)
@@ -78,12 +83,12 @@ def source_parts(settings: Settings, lake: Lake, source: str) -> SourceParts:
     shared = [
         table
         for table in (PUBLISHED, *SHARED)
-        if lake.is_stored(table.database, table.table) and lake.in_use(table, source).files
+        if lake.folder.is_stored(table.database, table.table) and files_in_use(lake.folder.handle(table), source).files
     ]
     return SourceParts(
         source,
         source_files(settings.sources).get(source),
-        [table for table in own_tables(source) if lake.is_stored(table.database, table.table)],
+        [table for table in own_tables(source) if lake.folder.is_stored(table.database, table.table)],
         histories(lake, source),
         shared,
         sorted(shown_marts(settings.home, source).versions),
@@ -117,18 +122,28 @@ def own_tables(source: str) -> list[Table]:
     return [Table("bronze", f"{source}{_CHUNKS}", "", ()), Table("trace", f"{source}_updates", "", ())]
 
 
-def remove_rows(lake: Lake, source: str, *, keep: Sequence[Table] = ()) -> None:
+def remove_rows(lake: SparkLake, source: str, *, keep: Sequence[Table] = ()) -> None:
     """Remove the rows of a source from all tables that sources share, except those to `keep`."""
     for table in (PUBLISHED, *SHARED):
-        if table not in keep and lake.is_stored(table.database, table.table):
-            lake.remove_source(table, source)
+        if table not in keep and lake.folder.is_stored(table.database, table.table):
+            _remove_source(lake, table, source)
+
+
+def _remove_source(lake: SparkLake, table: Table, source: str) -> None:
+    """Remove the rows of one source from a shared table, in one commit that rewrites no file; no commit if there are
+    none. Then remove the files, also those of earlier versions."""
+    if files_in_use(lake.folder.handle(table), source).files:
+        lake.replace_files(table, [], "source", [source])
+    lake.folder.remove(f"{lake.folder.path(table)}/source={quote(source)}")
 
 
 def histories(lake: Lake, source: str) -> list[Table]:
     """The histories of the windows that a source has or had, by the source that each table notes."""
     tables = [Table("silver", name, "", ()) for name in _folders(lake, "silver") if name.endswith(_HISTORY)]
-    stored = [table for table in tables if lake.is_stored(table.database, table.table)]
-    return [table for table in stored if lake.properties(table).get(IDENTITY, "").split(",")[0] == source]
+    stored = [table for table in tables if lake.folder.is_stored(table.database, table.table)]
+    return [
+        table for table in stored if properties(lake.folder.handle(table)).get(IDENTITY, "").split(",")[0] == source
+    ]
 
 
 def sources_in_lake(lake: Lake) -> list[str]:
@@ -139,7 +154,7 @@ def sources_in_lake(lake: Lake) -> list[str]:
 def _folders(lake: Lake, database: str) -> list[str]:
     from pyarrow.fs import FileSelector, FileType
 
-    listed = lake.root_files().get_file_info(FileSelector(f"{database}.db", allow_not_found=True))
+    listed = lake.folder.files().get_file_info(FileSelector(f"{database}.db", allow_not_found=True))
     return sorted(entry.base_name for entry in listed if entry.type == FileType.Directory)
 
 
@@ -155,7 +170,7 @@ def hold_source(settings: Settings, lake: Lake, source: str, described: Source |
     with fence.visit(settings.home / "leases", source=source, wait_s=WAIT_S) as lease:
         if described is not None:
             follow_lake(lake, described, lease)
-        newest = lake.newest_token(source)
+        newest = newest_token(lake.folder, source)
         if lease.fence.token <= newest:
             lease.rise_above(newest)
         yield lease

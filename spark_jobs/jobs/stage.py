@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.jobs.compact import compact
-from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.context import RunStage
 from spark_jobs.jobs.estimate import KEPT_RUNS
 from spark_jobs.jobs.land import land
 from spark_jobs.jobs.manifest import record_run
@@ -31,13 +31,13 @@ from spark_jobs.model import FIRST, LAST, STAGED, STAGES
 from spark_jobs.session import open_session, work_on
 from spark_jobs.sources import Source, find_source
 from spark_jobs.storage import fence
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.times import instant, micros
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BODIES: dict[str, Callable[[Stage], None]] = dict(zip(STAGES, (land, seal, window, compact, publish), strict=True))
+BODIES: dict[str, Callable[[RunStage], None]] = dict(zip(STAGES, (land, seal, window, compact, publish), strict=True))
 """The function of each stage, by the stage's name."""
 
 
@@ -100,9 +100,9 @@ def _attempt(
     begun = time.monotonic()
     folder = settings.home / "leases"
     with fence.take(folder, source=source.name, run_id=run_id, starts_run=name == FIRST, wait_s=fence.WAIT_S) as lease:
-        lake = Lake(spark)
+        lake = SparkLake(spark)
         raised = follow_lake(lake, source, lease)
-        stage = Stage(name, settings, source, lo_us, hi_us, run_id, lake, lease, request)
+        stage = RunStage(name, settings, source, lo_us, hi_us, run_id, lake, lease, request)
         if name not in STAGED and name != LAST:
             lease.staged.clear()
         if raised:
@@ -133,7 +133,7 @@ def _attempt(
     }
 
 
-def _note_done(lease: fence.Lease, name: str, seconds: float, stage: Stage) -> None:
+def _note_done(lease: fence.Lease, name: str, seconds: float, stage: RunStage) -> None:
     """Keep the stage's report for the run's manifest, in place of the report of an earlier attempt."""
     began = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
     summary = json.loads(json.dumps(stage.summary, default=str))

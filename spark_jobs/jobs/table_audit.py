@@ -12,6 +12,7 @@ from spark_jobs.definitions.catalog import source_tables
 from spark_jobs.jobs.in_force import changed_tables
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.plain_reading import differing_files, misread_rows
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
@@ -30,8 +31,19 @@ def audited_tables(lake: Lake, source: Source, shown: Publication) -> dict[str, 
 
 
 def _differing(lake: Lake, source: Source, table: Table) -> Iterator[dict[str, Any]]:
-    return ({"table": table.qualified, **row} for row in lake.differing_files(table, source.name))
+    return (
+        {"table": table.qualified, **row}
+        for row in differing_files(lake.folder.handle(table), _of_source(table, source))
+    )
 
 
 def _misread(lake: Lake, source: Source, table: Table) -> Iterator[dict[str, Any]]:
-    return ({"table": table.qualified, **row} for row in lake.misread_rows(table, source.name))
+    return (
+        {"table": table.qualified, **row}
+        for row in misread_rows(lake.folder.handle(table), table.skipping, _of_source(table, source))
+    )
+
+
+def _of_source(table: Table, source: Source) -> dict[str, str]:
+    """The values of partition columns that a source's files have."""
+    return {"source": source.name} if "source" in table.partitions else {}

@@ -15,6 +15,7 @@ from spark_jobs.definitions.catalog import source_tables
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Lease
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.records import newest_token
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import DATABASES
 
@@ -28,7 +29,7 @@ def follow_lake(lake: Lake, source: Source, lease: Lease) -> bool:
     Reads the logs of the records. Only if one of them is ahead of the lease, all tables of the source are read as well:
     an attempt may have written rows and ended before it committed a record.
     """
-    recorded = lake.newest_token(source.name)
+    recorded = newest_token(lake.folder, source.name)
     if lease.fence.token > recorded:
         return False
     lease.rise_above(max(recorded, _newest_written(lake, source)))
@@ -38,8 +39,8 @@ def follow_lake(lake: Lake, source: Source, lease: Lease) -> bool:
 def _newest_written(lake: Lake, source: Source) -> int:
     """The greatest token in a row of the source, whether the row counts or not."""
     # tables are found by their places, since the catalog may be lost like the lease
-    tables = [table for table in source_tables(source) if lake.is_stored(table.database, table.table)]
-    lake.ensure(DATABASES, tables)
+    tables = [table for table in source_tables(source) if lake.folder.is_stored(table.database, table.table)]
+    lake.catalog.ensure(DATABASES, tables)
     newest = [
         _newest_in(lake, table, number, source)
         for table in tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from spark_jobs.gates.measures import trace as measure_trace
-from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.context import RunStage
 from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.landing.merging import merge_due
 from spark_jobs.model import TICKS_PER_SECOND
@@ -13,7 +13,7 @@ from spark_jobs.trace.frontiers import published_frontiers
 from spark_jobs.trace.maintenance import maintain
 
 
-def keep_trace(stage: Stage) -> None:
+def keep_trace(stage: RunStage) -> None:
     """Move since and horizon, merge batches within the budget, and judge the result by the trace suite."""
     upkeep = maintain(
         stage.lake,
@@ -37,7 +37,7 @@ def keep_trace(stage: Stage) -> None:
         pass_gate(stage, "trace", measured, again=True)
 
 
-def keep_chunks(stage: Stage) -> None:
+def keep_chunks(stage: RunStage) -> None:
     """Merge chunks of earlier runs if there are enough of them."""
     # this run's chunks are not published yet: a run that repeats it finds them by their landings
     published = published_frontiers(stage.lake, stage.source, stage.publication)

@@ -18,9 +18,11 @@ from spark_jobs.landing.erasures import check_finished
 from spark_jobs.landing.merging import Merged, merge_all
 from spark_jobs.sources import Source
 from spark_jobs.storage import fence
+from spark_jobs.storage.file_upkeep import remove_unused
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.settle import sweep_given_up
 from spark_jobs.storage.source_changes import check_unchanging
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import chunks, updates
 from spark_jobs.trace import Arrangement, frontiers
 from spark_jobs.trace.delta_plane import DeltaPlane
@@ -63,15 +65,15 @@ def sweep(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
         SourceBusy: a stage was at work for longer than `WAIT_S`.
         PublicationLost: published rows can't be told from others.
     """
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     with visit_source(settings, source, lake) as lease:
         swept = sweep_under(lease, lake, source)
         if vacuum:
-            lake.vacuum(updates(source), settings.file_retention)
+            remove_unused(lake.folder.handle(updates(source)), settings.file_retention)
     return swept
 
 
-def sweep_under(lease: fence.Lease, lake: Lake, source: Source) -> Sweep:
+def sweep_under(lease: fence.Lease, lake: SparkLake, source: Source) -> Sweep:
     """Sweep the source as `sweep` does, for a caller that holds its lease."""
     standing, current = in_force(lake, source, near=lease.fence.token)
     # under the lease no other process stores a batch, so the frontiers need not be recorded
@@ -91,14 +93,14 @@ def merge(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
         SourceBusy: a stage was at work for longer than `WAIT_S`.
         LakeOlder: an older version of Tidemark made the source's tables.
     """
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     with visit_source(settings, source, lake) as lease:
         check_tables(lake, source)
         _, shown = in_force(lake, source, near=lease.fence.token)
         through = frontiers.published_frontiers(lake, source, shown).landed_through
         done = merge_all(lake, source, lease.fence.token, through)
         if vacuum:
-            lake.vacuum(chunks(source), settings.file_retention)
+            remove_unused(lake.folder.handle(chunks(source)), settings.file_retention)
     return done
 
 
@@ -109,16 +111,16 @@ def hold(settings: Settings, source: Source, spark: SparkSession, lease: Lease) 
         ReadBelowSince: the time is no longer readable.
     """
     step = partial(Arrangement.hold, name=lease.name, at=lease.at, expires_at=lease.expires_at)
-    return _stepped(settings, source, Lake(spark), f"hold {lease.name}", step)
+    return _stepped(settings, source, SparkLake(spark), f"hold {lease.name}", step)
 
 
 def release(settings: Settings, source: Source, spark: SparkSession, name: str) -> SourceFrontiers:
     """End the held read of this name, if there is one; since itself moves with the next run."""
-    return _stepped(settings, source, Lake(spark), f"release {name}", partial(Arrangement.release, name=name))
+    return _stepped(settings, source, SparkLake(spark), f"release {name}", partial(Arrangement.release, name=name))
 
 
 def _stepped(
-    settings: Settings, source: Source, lake: Lake, run_id: str, step: Callable[[Arrangement[Any]], None]
+    settings: Settings, source: Source, lake: SparkLake, run_id: str, step: Callable[[Arrangement[Any]], None]
 ) -> SourceFrontiers:
     """Do `step` on the source's arrangement and record it; returns the frontiers afterwards."""
     with visit_source(settings, source, lake) as visit:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import Lake, TableReader
 from spark_jobs.storage.records import Rows
 from spark_jobs.storage.tables import FILES
 from spark_jobs.storage.times import instant
@@ -107,7 +107,7 @@ def _pending(rows: Iterable[Mapping[str, Any]]) -> dict[int, PendingLanding]:
     return pending
 
 
-def versions(lake: Lake, source: Source) -> dict[str, Version]:
+def versions(lake: TableReader, source: Source) -> dict[str, Version]:
     """The newest versions of all files of the source, by path."""
     return {row["path"]: _version(row) for row in _rows(lake, source, pc.field("path").is_valid())}
 
@@ -127,7 +127,7 @@ def landings_between(lake: Lake, source: Source, after: int, through: int) -> li
     return sorted({row["landing"] for row in _rows(lake, source, _between("landing", after + 1, through))})
 
 
-def rows_by_landing(lake: Lake, source: Source) -> dict[int, int]:
+def rows_by_landing(lake: TableReader, source: Source) -> dict[int, int]:
     """The number of rows that came to chunks or were taken back, by landing."""
     found: dict[int, int] = {}
     for row in _rows(lake, source, pc.scalar(True)):
@@ -143,7 +143,7 @@ class LandedDrop:
     rows: int = 0
 
 
-def landed_drops(lake: Lake, source: Source) -> dict[int, LandedDrop]:
+def landed_drops(lake: TableReader, source: Source) -> dict[int, LandedDrop]:
     """The drops in the ledger, by their numbers; also in a lake that an older version made."""
     drops: dict[int, LandedDrop] = {}
     for row in _rows(lake, source, pc.scalar(True)):
@@ -154,7 +154,7 @@ def landed_drops(lake: Lake, source: Source) -> dict[int, LandedDrop]:
     return drops
 
 
-def _rows(lake: Lake, source: Source, where: pc.Expression) -> Rows:
+def _rows(lake: TableReader, source: Source, where: pc.Expression) -> Rows:
     """The source's rows in the ledger, oldest landing first."""
     rows = lake.records(FILES, (pc.field("source") == source.name) & where)
     return sorted(rows, key=lambda row: row["landing"])

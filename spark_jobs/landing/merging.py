@@ -26,9 +26,11 @@ from spark_jobs.landing.block_chunks import HELD_BYTES, HELD_ROWS
 from spark_jobs.landing.chunking import ARRAYS, chunk_limits, merged_chunks, row_layout
 from spark_jobs.sources import Source
 from spark_jobs.storage.dense_files import dense_layout, page_rows
-from spark_jobs.storage.file_summaries import FileSummary
+from spark_jobs.storage.file_summaries import FileSummary, logged_files
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.rewriting import rewrite_rows
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import LANDINGS, chunks
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class RowsDiffer(TidemarkError):
     code = "rows_differ"
 
 
-def merge_due(lake: Lake, source: Source, token: int, through: int) -> Merged:
+def merge_due(lake: SparkLake, source: Source, token: int, through: int) -> Merged:
     """Merge the newest runs of landings up to `through`, if there are enough for a merge to pay; see
     `kernels.chunks.merging.due_runs`. Runs whose chunks are dense already stay."""
     of_landing = ledger.rows_by_landing(lake, source)
@@ -90,7 +92,7 @@ def merge_due(lake: Lake, source: Source, token: int, through: int) -> Merged:
     )
 
 
-def merge_all(lake: Lake, source: Source, token: int, through: int) -> Merged:
+def merge_all(lake: SparkLake, source: Source, token: int, through: int) -> Merged:
     """Merge the chunks of all landings up to `through`; a repeat changes nothing."""
     of_landing = ledger.rows_by_landing(lake, source)
     return _merge(lake, source, token, range(through + 1), runs_of(lake, source, of_landing), of_landing)
@@ -98,7 +100,9 @@ def merge_all(lake: Lake, source: Source, token: int, through: int) -> Merged:
 
 def runs_of(lake: Lake, source: Source, rows_by_landing: Mapping[int, int]) -> list[Run]:
     """The runs of a source's chunks, oldest first, with the ledger's numbers of rows. Reads Delta's log, no chunk."""
-    files = sorted((_run(file) for file in lake.logged_bounds(chunks(source), "landing")), key=lambda run: run.first)
+    files = sorted(
+        (_run(file) for file in logged_files(lake.folder.handle(chunks(source)), "landing")), key=lambda run: run.first
+    )
     runs: list[Run] = []
     for file in files:
         overlaps = runs and file.first <= runs[-1].last
@@ -117,7 +121,12 @@ def _run(file: FileSummary) -> Run:
 
 
 def _merge(
-    lake: Lake, source: Source, token: int, landings: range, runs: Sequence[Run], rows_by_landing: Mapping[int, int]
+    lake: SparkLake,
+    source: Source,
+    token: int,
+    landings: range,
+    runs: Sequence[Run],
+    rows_by_landing: Mapping[int, int],
 ) -> Merged:
     """Merge the chunks of some landings, in one commit; no commit if one run would become as many chunks.
 
@@ -188,12 +197,13 @@ def _merge_here(lake: Lake, table: Table, merger: _Merger, counted: _Counted, st
     made = merged_here(stored, merger)
 
     def replace(rows_in_page: int) -> None:
-        lake.rewrite(table, counted.others, ["landing"], more=made, layout=dense_layout(rows_in_page))
+        to = lake.destination(table, dense_layout(rows_in_page))
+        rewrite_rows(to, counted.others, looked_at=["landing"], more=made)
 
     return _Draft(made.num_rows, _rows_in([made]), replace)
 
 
-def _merge_in_tasks(lake: Lake, table: Table, merger: _Merger, counted: _Counted, rows: int) -> _Draft:
+def _merge_in_tasks(lake: SparkLake, table: Table, merger: _Merger, counted: _Counted, rows: int) -> _Draft:
     """Merge chunks in tasks of Spark, each with about `ROWS_A_FILE` of the `rows`."""
     stored = lake.read(table).where(counted.inside & F.col("landing").isin(*counted.landings))
     # not `persist`: Spark plans a cached query again at every write to a table that it reads

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from spark_jobs.storage.column_types import INSTANT
 from spark_jobs.storage.data_files import StoredRows, dataset_of, rows_of
 from spark_jobs.storage.delta_log import open_table
-from spark_jobs.storage.places import file_system
+from spark_jobs.storage.places import TableHandle
 from spark_jobs.storage.records import Rows
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.stored_lake import StoredLake
@@ -78,7 +78,7 @@ class HeldLake(StoredLake):
         chosen = tuple((column, tuple(values)) for column, values in (partitions or {}).items())
         # one list per table and partition columns: the values of partitions that are asked for change with every run
         key = ("files", table.qualified, tuple(column for column, _ in chosen))
-        system = file_system(self.uri(table), self._storage_options)
+        system = self.folder.handle(table).files()
         with self._lock:
             log = self._log(table)
             if log is None:
@@ -94,7 +94,7 @@ class HeldLake(StoredLake):
 
     def rows_at(self, table: Table, version: int) -> pa.Table:
         """All rows of a table at one of its versions."""
-        return open_table(self.uri(table), self._storage_options, version).to_pyarrow_table()
+        return open_table(self.folder.handle(table), version).to_pyarrow_table()
 
     def kept(self, key: Any, of: Any, make: Callable[[], Value]) -> Value:
         """The value of `make` for `key`: from memory if `of` equals that of the call before, else made anew."""
@@ -123,7 +123,7 @@ class HeldLake(StoredLake):
             del self._logs[table.qualified]
         try:
             if table.qualified not in self._logs:
-                self._logs[table.qualified] = open_table(self.uri(table), self._storage_options)
+                self._logs[table.qualified] = open_table(self.folder.handle(table))
         except TableNotFoundError:
             return None
         return self._logs[table.qualified]
@@ -133,15 +133,15 @@ class HeldLake(StoredLake):
         before = self._files.get((table.qualified, tuple(columns)), {})
         whole = pa.schema(log.schema().to_arrow())
         schema = pa.schema([whole.field(column) for column in columns]).remove_metadata()
-        partitions, root = log.metadata().partition_columns, self.uri(table)
+        partitions, handle = log.metadata().partition_columns, self.folder.handle(table)
         files: dict[str, pa.Table] = {}
         for uri in log.file_uris():
-            path = uri.removeprefix(root).lstrip("/")
-            files[path] = before[path] if path in before else self._file(root, path, schema, partitions)
+            path = uri.removeprefix(handle.uri).lstrip("/")
+            files[path] = before[path] if path in before else self._file(handle, path, schema, partitions)
         self._files[(table.qualified, tuple(columns))] = files
         return pa.concat_tables([schema.empty_table(), *files.values()]).combine_chunks()
 
-    def _file(self, root: str, path: str, schema: pa.Schema, partitions: list[str]) -> pa.Table:
+    def _file(self, handle: TableHandle, path: str, schema: pa.Schema, partitions: list[str]) -> pa.Table:
         """The rows of one data file.
 
         The values of partitions are read from its path, as Spark and deltalake write it. The log has them, too, but
@@ -150,7 +150,7 @@ class HeldLake(StoredLake):
         from pyarrow import parquet
 
         values = dict(part.split("=", 1) for part in path.split("/")[:-1])
-        with file_system(root, self._storage_options).open_input_file(path) as file:
+        with handle.files().open_input_file(path) as file:
             parquet_file = parquet.ParquetFile(file)
             stored = [name for name in schema.names if name in parquet_file.schema_arrow.names]
             rows = parquet_file.read(columns=stored, use_threads=False)

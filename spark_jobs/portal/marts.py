@@ -19,6 +19,7 @@ from spark_jobs.portal.values import key_text
 from spark_jobs.reads.row_keys import PublishedTable, published_table
 from spark_jobs.sources import Source
 from spark_jobs.storage.shown_marts import NO_VERSION, ShownMarts, staged
+from spark_jobs.storage.table_notes import noted_table
 from spark_jobs.storage.times import instant
 
 Row = dict[str, Any]
@@ -180,7 +181,7 @@ def mart_rows(lake: HeldLake, mart: Mart, note: ShownMarts | None, most: int) ->
         return None
 
     def read() -> MartRows:
-        noted = lake.noted(table.database, table.table, version)
+        noted = noted_table(lake.folder.handle(table), version)
         rows = lake.rows_at(table, version)
         if mart.grain and all(column in rows.column_names for column in mart.grain):
             newest = [

@@ -33,6 +33,7 @@ from spark_jobs.sources import Source, environments, read_sources
 from spark_jobs.storage.audit_notes import audit_note
 from spark_jobs.storage.kept_plans import plan_of_run
 from spark_jobs.storage.shown_marts import shown_marts
+from spark_jobs.storage.table_notes import column_types
 
 TEMPLATES = Path(__file__).parent / "templates"
 STYLES = "portal.css"
@@ -163,7 +164,7 @@ class Portal:
     def _older(self, source: Source, error: Exception) -> Exception:
         """The refusal of an older lake, if its tables lack the column that `error` is about; else `error`."""
         present = [table for table in source_tables(source) if self.lake.version(table) >= 0]
-        columns = {table: self.lake.columns(table) for table in present}
+        columns = {table: column_types(self.lake.folder.handle(table)) for table in present}
         missing = {t: [c.name for c in t.columns if c.name not in has] for t, has in columns.items()}
         older = lake_older(source, {table.qualified: names for table, names in missing.items() if names})
         return older if older.explains(str(error)) else error

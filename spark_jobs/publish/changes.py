@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.restatement.touched import instant
 from spark_jobs.sources import Source
+from spark_jobs.storage.file_summaries import logged_files
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
 
@@ -34,7 +35,9 @@ def changes_since(lake: Lake, source: Source, publications: Collection[int]) -> 
 
 def rows_of_windows(lake: Lake, source: Source) -> int:
     """The number of rows in the histories of the source's windows, by the counts in the tables' logs."""
-    return sum(file.rows for table in _histories(source) for file in lake.logged_bounds(table, "window_start"))
+    return sum(
+        file.rows for table in _histories(source) for file in logged_files(lake.folder.handle(table), "window_start")
+    )
 
 
 def _histories(source: Source) -> list[Table]:

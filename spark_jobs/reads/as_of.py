@@ -44,7 +44,7 @@ def windows_as_of(lake: Lake, definition: Definition, at_us: int | None = None) 
     SQL function. Columns: the key, the window's bounds, aggregates, revision, known_from."""
     time_us = ReadPoint.of_publication(lake, definition.source, at_us).known_us
     # text in the statement: Spark does not bind parameters in a table function's arguments
-    return lake.run(
+    return lake.spark.sql(
         f"SELECT * FROM {qualified('silver', f'{definition.name}_as_of')}"
         f"(timestamp_micros(CAST({literal(str(time_us))} AS BIGINT)))"
     )

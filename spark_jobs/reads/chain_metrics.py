@@ -15,7 +15,7 @@ from spark_jobs.restatement.published import published_files
 from spark_jobs.sources import Source
 from spark_jobs.storage.chain_tables import CHAINS, COMPACTION, SEGMENT
 from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import TableReader
 from spark_jobs.storage.publication import Publication, visible_rows
 from spark_jobs.storage.tables import updates
 from spark_jobs.storage.times import instant
@@ -51,7 +51,7 @@ class ChainMetrics:
     bytes_after: int
 
 
-def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
+def chain_metrics(lake: TableReader, source: Source) -> ChainMetrics:
     """Count the metrics of the chains as published now; reads some columns and the sizes of files, without a Spark job.
 
     Raises:
@@ -101,7 +101,7 @@ def _refused(refusals: list[int | None], until: list[int | None]) -> int:
     return sum(bool(refusal) and standing for refusal, standing in zip(refusals, stands, strict=True))
 
 
-def _compactions(lake: Lake, source: Source, current: Publication) -> dict[str, int]:
+def _compactions(lake: TableReader, source: Source, current: Publication) -> dict[str, int]:
     names = ("merged", "dropped", "bytes_before", "bytes_after")
     shown = visible_rows(current) & (pc.field("known_from") < instant(current.published_us))
     rows = lake.stored(CHAINS, names, shown, {"source": [source.name], "era": [COMPACTION]}).whole()

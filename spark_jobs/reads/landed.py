@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import drop_of, line_of
 from spark_jobs.sources.extracts import place_in_topic
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import TableReader
 from spark_jobs.storage.tables import FILES, LANDINGS, chunks
 
 Row = dict[str, Any]
 _OF_ROW = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids"}
 
 
-def with_landings(lake: Lake, source: Source, updates: Sequence[Row], read: Sequence[str]) -> list[Row]:
+def with_landings(lake: TableReader, source: Source, updates: Sequence[Row], read: Sequence[str]) -> list[Row]:
     """The updates, each with the `file`, `line`, `run_id` and `landing` that brought it, in place of its `token`.
 
     An update has `row_id`, `entity`, `event_time`, `delta_id`, `token` (of the attempt that wrote it to the trace,
@@ -87,7 +87,9 @@ def landing_of(update: Row, brought: Sequence[Mapping[str, Any]], read: Sequence
     return max((row["landing"] for row in same or before), default=None)
 
 
-def _of_chunks(lake: Lake, source: Source, updates: Sequence[Row], read: Sequence[str], ledger: set[int]) -> list[Row]:
+def _of_chunks(
+    lake: TableReader, source: Source, updates: Sequence[Row], read: Sequence[str], ledger: set[int]
+) -> list[Row]:
     """The versions of the updates' rows that landings of the ledger brought, each with the `diff` of its chunk."""
     wanted = {update["row_id"] for update in updates}
     arrays = _OF_ROW | {column: f"c_{column}" for column in read}

@@ -13,7 +13,7 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.deltas.frontiers import BelowSince
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import Lake, TableReader
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.times import instant
 from spark_jobs.trace import frontiers
@@ -44,7 +44,7 @@ class ReadPoint:
     known_us: int
 
     @classmethod
-    def open(cls, lake: Lake, source: Source, known_us: int | None = None) -> ReadPoint:
+    def open(cls, lake: TableReader, source: Source, known_us: int | None = None) -> ReadPoint:
         """The point of a visible time in microseconds; None: the newest, one tick before `published`.
 
         Raises:

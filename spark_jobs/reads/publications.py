@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import TableReader
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.tables import FRONTIERS
 from spark_jobs.storage.times import EPOCH, instant
@@ -46,7 +46,7 @@ class Published:
         return shown and (time >= self.published_before or event_time >= self.reached_before)
 
 
-def publications(lake: Lake, source: Source, current: Publication) -> list[Published]:
+def publications(lake: TableReader, source: Source, current: Publication) -> list[Published]:
     """The publications up to `current`, oldest first."""
     moves = lake.records(FRONTIERS, pc.field("source") == source.name)
     return publications_of(moves, instant(current.published_us))

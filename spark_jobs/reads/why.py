@@ -26,7 +26,7 @@ from spark_jobs.reads.publications import Published, publications
 from spark_jobs.reads.row_keys import PublishedTable, published_table, row_key
 from spark_jobs.sources import Source
 from spark_jobs.storage.column_types import INSTANT, arrow_type_of
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import TableReader
 from spark_jobs.storage.publication import visible_rows
 from spark_jobs.storage.tables import STATE, VALIDITY
 from spark_jobs.storage.times import EPOCH, instant, micros, parsed
@@ -75,7 +75,7 @@ class Why:
         return self.revisions[-1] if self.revisions and self.revisions[-1].known_to is None else None
 
 
-def why(lake: Lake, source: Source, table: str, key: Sequence[str], limit: int = 0) -> Why:
+def why(lake: TableReader, source: Source, table: str, key: Sequence[str], limit: int = 0) -> Why:
     """The revisions of the row of `table` with this key, and up to `limit` deltas behind it (0: all), oldest first.
 
     `table` is `silver.<definition>`, `gold.<source>`, or the name alone. `key` gives the key's columns in order, or
@@ -108,7 +108,7 @@ def why(lake: Lake, source: Source, table: str, key: Sequence[str], limit: int =
 class _Read:
     """The changes and updates of the row with `key` in the lake's files, as of the publication in force."""
 
-    lake: Lake
+    lake: TableReader
     point: ReadPoint
     table: PublishedTable
     key: Mapping[str, str]

@@ -10,7 +10,7 @@ from pyarrow import ArrowInvalid
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.definitions.versions import is_read_as_now
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import TableReader
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.tables import updates
 
@@ -22,7 +22,7 @@ _LEAST_US, _GREATEST_US = -30_610_224_000_000_000, 253_370_764_799_999_999
 """The first microsecond of year 1000 and the last of year 9998: times beyond them had no bounds in the log."""
 
 
-def is_misread(lake: Lake, source: Source, published: Publication) -> bool:
+def is_misread(lake: TableReader, source: Source, published: Publication) -> bool:
     """True if an earlier version made the publication and may have left out updates of the source.
 
     Such updates are in files with times before year 1000 or of year 9999 (decision 0245). Or they are rows without a

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.restatement.touched import at, instant
 from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import Lake, TableReader
 from spark_jobs.storage.publication import Publication, visible, visible_rows
 from spark_jobs.storage.schema import Table
 
@@ -37,7 +37,7 @@ def published_rows(lake: Lake, table: Table, publication: Publication) -> DataFr
 
 
 def published_files(
-    lake: Lake,
+    lake: TableReader,
     table: Table,
     publication: Publication,
     columns: Sequence[str],

@@ -40,7 +40,7 @@ class RowsInMemory(Destination):
     def like(cls, to: Destination) -> RowsInMemory:
         """An empty one with the columns of another destination."""
         # without partitions, since the rows keep all their columns
-        return cls(to.place, to.options, to.schema.remove_metadata(), (), to.bounded, to.layout)
+        return cls(to.handle, to.schema.remove_metadata(), (), to.bounded, to.layout)
 
     def write(self, tables: Iterable[pa.Table]) -> list[WrittenFile]:
         """Keep the rows of the tables; a column that a table lacks is null."""

@@ -21,10 +21,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from spark_jobs.s3 import is_s3
 from spark_jobs.session_settings import session_settings
 from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.log_files import LOG_DIR
-from spark_jobs.storage.places import file_system, lake_root, storage_options, table_uri
+from spark_jobs.storage.places import LakeFolder, TableHandle
 from spark_jobs.storage.schema import Table
 
 if TYPE_CHECKING:
@@ -42,11 +43,10 @@ _opening = Lock()
 
 @dataclass(frozen=True)
 class DeltaFiles:
-    """The files of one version of a Delta table. `place` is its folder: a path, or a URI with the `options` to open it.
-    `files` has their partitions and bounds, as Delta's log lists them. It may be sent to other processes."""
+    """The files of one version of a Delta table. `files` has their partitions and bounds, as Delta's log lists them. It
+    may be sent to other processes."""
 
-    place: str
-    options: dict[str, str]
+    handle: TableHandle
     partitions: tuple[str, ...]
     files: pa.Table
 
@@ -61,7 +61,7 @@ class DeltaFiles:
             columns: the columns to read. A column that a file lacks, since it was added later, is left out.
             partitions: the wanted values of each partition column.
         """
-        of_table = file_system(self.place, self.options)
+        of_table = self.handle.files()
         for file in self.files.filter(_may_hold(self.files, least, greatest, partitions)).to_pylist():
             partition = {name: str(file[f"partition.{name}"]) for name in self.partitions}
             with of_table.open_input_file(unquote(file["path"])) as opened:
@@ -71,9 +71,9 @@ class DeltaFiles:
 class DeltaLog:
     """A Delta table that is followed from one version to the next."""
 
-    def __init__(self, place: str, options: dict[str, str]) -> None:
-        self._place, self._options, self._lock = place, options, Lock()
-        self._table = open_table(place, options)
+    def __init__(self, handle: TableHandle) -> None:
+        self._handle, self._lock = handle, Lock()
+        self._table = open_table(handle)
         self._now = self._listed()
 
     def now(self) -> DeltaFiles | None:
@@ -88,20 +88,20 @@ class DeltaLog:
 
     def _listed(self) -> DeltaFiles:
         partitions = tuple(self._table.metadata().partition_columns)
-        return DeltaFiles(self._place, self._options, partitions, pa.table(self._table.get_add_actions(flatten=True)))
+        return DeltaFiles(self._handle, partitions, pa.table(self._table.get_add_actions(flatten=True)))
 
 
 def delta_files(spark: SparkSession, table: Table) -> DeltaFiles | None:
     """The files of a table of the session's lake; None if Spark has to read it."""
-    root = lake_root(spark)
-    if "://" in root and not root.startswith("s3://"):
+    folder = LakeFolder.of_session(spark)
+    if not folder.is_local and not is_s3(folder.root):
         return None
-    place, options = table_uri(root, table.database, table.table), storage_options(spark, root)
+    handle = folder.handle(table)
     try:
-        key = (place, *_identity(place), *sorted(options.items()))
+        key = (handle.uri, *_identity(handle), *sorted(handle.options.items()))
         with _opening:
             if key not in _open:
-                _open[key] = DeltaLog(place, options)
+                _open[key] = DeltaLog(handle)
         return _open[key].now()
     except (OSError, TableNotFoundError, DeltaError):
         # Spark finds the table elsewhere, or raises the error
@@ -113,12 +113,12 @@ def small_row_groups(spark: SparkSession) -> AbstractContextManager[None]:
     return session_settings(spark, {_ROW_GROUP: str(ROW_GROUP_BYTES)})
 
 
-def _identity(place: str) -> tuple[int, ...]:
+def _identity(handle: TableHandle) -> tuple[int, ...]:
     """The device and inode of a local table's log folder: a later folder at the same path has others. Empty for a
     URI."""
-    if "://" in place:
+    if not handle.is_local:
         return ()
-    status = (Path(place) / LOG_DIR).stat()
+    status = (Path(handle.uri) / LOG_DIR).stat()
     return (status.st_dev, status.st_ino)
 
 

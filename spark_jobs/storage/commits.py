@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from spark_jobs.storage.checksums import write_checksum, write_file_checksums
 from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.fingerprints import NOTED
+from spark_jobs.storage.places import TableHandle
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -31,8 +32,7 @@ class CommitsContended(TidemarkError):
 
 
 def commit(
-    uri: str,
-    options: Mapping[str, str],
+    handle: TableHandle,
     fence: Fence | None,
     write: Callable[[DeltaTable, CommitProperties], None],
 ) -> bool:
@@ -49,7 +49,7 @@ def commit(
     # without retries of `deltalake`, a commit makes the version after the one that was read, or fails
     properties = CommitProperties(NOTED, max_commit_retries=0, app_transactions=transactions)
     for _ in range(ATTEMPTS):
-        table = open_table(uri, options)
+        table = open_table(handle)
         if fence is not None and (table.transaction_version(fence.app_id) or 0) >= fence.token:
             return False
         following = table.version() + 1
@@ -58,14 +58,14 @@ def commit(
         except CommitFailedError:
             continue
         # on S3 the requests for a checksum would take as long as the job that it saves
-        if "://" not in uri:
-            write_checksum(Path(uri), following)
-            write_file_checksums(Path(uri), following)
+        if handle.is_local:
+            write_checksum(Path(handle.uri), following)
+            write_file_checksums(Path(handle.uri), following)
         return True
     raise CommitsContended(
-        expected=f"a commit to {uri} within {ATTEMPTS} tries",
+        expected=f"a commit to {handle.uri} within {ATTEMPTS} tries",
         found="other commits each time",
         consequence="this one was not made; what it would have made visible is not",
         next_step="do the same again; if it happens again, find out who else writes to the table all the time",
-        table=uri,
+        table=handle.uri,
     )

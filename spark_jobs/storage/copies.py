@@ -22,4 +22,4 @@ def write_copy(lake: Lake, database: str, table: str, rows: DataFrame, comment: 
             rows = rows.withMetadata(name, {"comment": comments[name]})
     written = rows.writeTo(qualified(database, table)).using("delta")
     written.tableProperty("delta.enableDeletionVectors", "false").createOrReplace()
-    lake.define(f"COMMENT ON TABLE {qualified(database, table)} IS {literal(comment)}")
+    lake.catalog.define(f"COMMENT ON TABLE {qualified(database, table)} IS {literal(comment)}")

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.delta_log import RESTORE, open_table
-from spark_jobs.storage.places import file_system
+from spark_jobs.storage.places import TableHandle
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -132,26 +132,24 @@ class StoredRows:
 
 
 def stored_rows(
-    uri: str,
-    options: Mapping[str, str],
+    handle: TableHandle,
     columns: Sequence[str],
     where: pc.Expression | None = None,
     partitions: Mapping[str, Sequence[str]] | None = None,
 ) -> StoredRows:
-    """The rows of the newest version of the table at `uri`.
+    """The rows of the newest version of a table.
 
     Args:
-        uri: the table's folder.
-        options: the storage options to open it with `deltalake`.
+        handle: the table.
         columns: the columns to read.
         where: the condition of the wanted rows; None: all.
         partitions: the wanted values of each partition column. Only files of these partitions are listed.
     """
 
-    table = open_table(uri, options)
+    table = open_table(handle)
     if partitions and not all(partitions.values()):
         return StoredRows((), pa.schema(table.schema().to_arrow()), tuple(columns), where)
-    return rows_of(dataset_of(table, file_system(uri, options), partitions), columns, where)
+    return rows_of(dataset_of(table, handle.files(), partitions), columns, where)
 
 
 def dataset_of(

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.log_files import LOG_DIR, LogBroken, files_of_log, version_file
-from spark_jobs.storage.places import file_system
+from spark_jobs.storage.places import TableHandle
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -36,8 +35,8 @@ class LogDamaged(TidemarkError):
     code = "log_damaged"
 
 
-def open_table(uri: str, options: Mapping[str, str], version: int | None = None) -> DeltaTable:
-    """The table at `uri`, its newest version or the one named.
+def open_table(handle: TableHandle, version: int | None = None) -> DeltaTable:
+    """The table, its newest version or the one named.
 
     Raises:
         CommitLost: the newest version's commit is not there; its checksum, which is written after it, is.
@@ -50,36 +49,36 @@ def open_table(uri: str, options: Mapping[str, str], version: int | None = None)
     # a folder that is listed while a commit and its checksum are written may show the later one alone
     for pause_s in (_LISTING_S, None):
         try:
-            return DeltaTable(uri, version=version, storage_options=dict(options) or None)
+            return DeltaTable(handle.uri, version=version, storage_options=dict(handle.options) or None)
         except TableNotFoundError:
             raise
         except DeltaError as error:
             if pause_s is None:
-                raise _refusal(uri, options) or error from error
+                raise _refusal(handle) or error from error
             time.sleep(pause_s)
     raise AssertionError("the last try returns or raises")
 
 
-def _refusal(uri: str, options: Mapping[str, str]) -> TidemarkError | None:
+def _refusal(handle: TableHandle) -> TidemarkError | None:
     """The error that describes the damage of a log that the library could not open; None if its files are whole."""
     try:
-        files_of_log(file_system(uri, options))
+        files_of_log(handle.files())
     except LogBroken as broken:
-        found = f"in the log of {uri}: "
+        found = f"in the log of {handle.uri}: "
         if broken.is_lost:
             return CommitLost(
                 expected="the newest commit of a table, and its checksum",
                 found=f"{found}its checksum alone",
                 consequence="nothing was done: to go on without what the commit said could count rows twice",
                 next_step=f"put the file back, or {RESTORE}",
-                table=uri,
+                table=handle.uri,
             )
         return LogDamaged(
             expected="a log whose commits and checkpoints can be read",
             found=f"{found}{broken}",
             consequence="nothing was done: without that file nobody can tell which rows the table has",
             next_step=f"put the file back, or {RESTORE}",
-            table=uri,
+            table=handle.uri,
             file=broken.file,
         )
     return None

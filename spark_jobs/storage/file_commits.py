@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from spark_jobs.storage.commits import commit
 from spark_jobs.storage.delta_log import open_table
+from spark_jobs.storage.places import TableHandle
 from spark_jobs.storage.written_files import Destination, Layout, WrittenFile
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 
-def destination(
-    uri: str, options: Mapping[str, str], partitions: Sequence[str], bounded: Sequence[str], layout: Layout
-) -> Destination:
-    """The destination of new files of the table at `uri`, with the columns that the table has now."""
+def destination(handle: TableHandle, partitions: Sequence[str], bounded: Sequence[str], layout: Layout) -> Destination:
+    """The destination of new files of a table, with the columns that the table has now."""
 
-    schema = pa.schema(open_table(uri, options).schema().to_arrow())
-    return Destination(uri, dict(options), schema, tuple(partitions), tuple(bounded), layout)
+    schema = pa.schema(open_table(handle).schema().to_arrow())
+    return Destination(handle, schema, tuple(partitions), tuple(bounded), layout)
 
 
 def append_files(
-    uri: str,
-    options: Mapping[str, str],
+    handle: TableHandle,
     files: Sequence[WrittenFile],
     *,
     dropped: tuple[str, Sequence[str]] = ("", ()),
@@ -53,7 +51,7 @@ def append_files(
         columns = table.metadata().partition_columns
         table.create_write_transaction(actions, "append", table.schema(), columns or None, commit_properties=properties)
 
-    commit(uri, options, None, write)
+    commit(handle, None, write)
 
 
 def _files_of(table: DeltaTable, column: str, values: Sequence[str]) -> list[dict[str, Any]]:

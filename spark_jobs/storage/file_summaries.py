@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.storage.data_files import dataset_of, naming_damage
 from spark_jobs.storage.delta_log import open_table
-from spark_jobs.storage.places import file_system
+from spark_jobs.storage.places import TableHandle
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -36,7 +36,7 @@ class FileSummary:
 
 
 def summarize_files(
-    uri: str, options: Mapping[str, str], partition: str, values: Sequence[str] | None, columns: Sequence[str]
+    handle: TableHandle, partition: str, values: Sequence[str] | None, columns: Sequence[str]
 ) -> Iterator[FileSummary]:
     """The files of the partitions whose column `partition` is one of `values` (None: all). Files without rows are left
     out.
@@ -46,10 +46,10 @@ def summarize_files(
     """
     from pyarrow.dataset import get_partition_keys
 
-    table = open_table(uri, options)
+    table = open_table(handle)
     listed = pa.table(table.get_add_actions(flatten=True))
     sizes = dict(zip(map(unquote, listed["path"].to_pylist()), listed["size_bytes"].to_pylist(), strict=True))
-    dataset = dataset_of(table, file_system(uri, options), None if values is None else {partition: values})
+    dataset = dataset_of(table, handle.files(), None if values is None else {partition: values})
     for fragment in dataset.get_fragments():
         with naming_damage([fragment]):
             rows = fragment.count_rows()
@@ -59,11 +59,11 @@ def summarize_files(
             yield FileSummary(value, rows, sizes[fragment.path], bounds)
 
 
-def logged_files(uri: str, options: Mapping[str, str], column: str) -> list[FileSummary]:
+def logged_files(handle: TableHandle, column: str) -> list[FileSummary]:
     """The files of a table without partitions, with the log's bounds of `column`, of which the log must have
     statistics."""
 
-    listed = pa.table(open_table(uri, options).get_add_actions(flatten=True)).to_pylist()
+    listed = pa.table(open_table(handle).get_add_actions(flatten=True)).to_pylist()
     bounds = (f"min.{column}", f"max.{column}")
     return [
         FileSummary("", file["num_records"], file["size_bytes"], {column: (file[bounds[0]], file[bounds[1]])})

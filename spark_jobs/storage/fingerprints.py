@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.log_files import LogBroken, newest_version, parse_commit, read_commit
-from spark_jobs.storage.places import file_system
+from spark_jobs.storage.places import TableHandle
 from spark_jobs.storage.sql import literal
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def from_json(text: str | None) -> dict[str, Fingerprint]:
     return {table: Fingerprint(**of) for table, of in json.loads(text or "{}").items()}
 
 
-def take_fingerprint(uri: str, options: Mapping[str, str], source: str, before: Fingerprint | None) -> Fingerprint:
-    """The fingerprint of the table at `uri` now.
+def take_fingerprint(handle: TableHandle, source: str, before: Fingerprint | None) -> Fingerprint:
+    """The fingerprint of a table now.
 
     `source`: only its rows count in a shared table. `before`: an earlier fingerprint, which saves work if commits since
     have only added files.
@@ -77,24 +77,24 @@ def take_fingerprint(uri: str, options: Mapping[str, str], source: str, before: 
         CommitLost, LogDamaged: the log can't be read.
         deltalake.exceptions.TableNotFoundError: there is no table.
     """
-    system = file_system(uri, options)
+    system = handle.files()
     if before is not None and (extended := _extended(system, source, before)) is not None:
         return extended
-    table = open_table(uri, options)
+    table = open_table(handle)
     version = table.version()
-    return Fingerprint(version, _checksum(read_commit(system, version)), _rows_at(uri, options, source, version))
+    return Fingerprint(version, _checksum(read_commit(system, version)), _rows_at(handle, source, version))
 
 
-def miscount(uri: str, options: Mapping[str, str], source: str, noted: Fingerprint) -> str | None:
+def miscount(handle: TableHandle, source: str, noted: Fingerprint) -> str | None:
     """The log's count of rows at the noted version and that of `noted`, in words, if they differ. None if they agree,
     or can't be compared since the log no longer has that version."""
     from deltalake.exceptions import DeltaError
 
-    system = file_system(uri, options)
+    system = handle.files()
     if noted.rows is None or noted.version not in dict(_commits_from(system, noted.version)):
         return None
     try:
-        rows = _rows_at(uri, options, source, noted.version)
+        rows = _rows_at(handle, source, noted.version)
     except DeltaError:
         return None  # commits before that version went with their checkpoint
     return (
@@ -122,9 +122,9 @@ def _extended(system: FileSystem, source: str, before: Fingerprint) -> Fingerpri
     return Fingerprint(newest, _checksum(commits[newest]), rows)
 
 
-def _rows_at(uri: str, options: Mapping[str, str], source: str, version: int) -> int | None:
+def _rows_at(handle: TableHandle, source: str, version: int) -> int | None:
     """The number of rows of a version, by the log's own counts; None if a file has no count."""
-    listed = pa.table(open_table(uri, options, version).get_add_actions(flatten=True))
+    listed = pa.table(open_table(handle, version).get_add_actions(flatten=True))
     if "partition.source" in listed.column_names:
         listed = listed.filter(pc.equal(listed["partition.source"], source))
     counts = listed["num_records"]
@@ -146,13 +146,13 @@ def _rows_added(actions: list[dict[str, Any]], source: str) -> int | None:
     return rows
 
 
-def change_since(uri: str, options: Mapping[str, str], source: str, noted: Fingerprint) -> str | None:
-    """The loss of commits since `noted`, or a change by others, of the table at `uri`, in words; None if there is
+def change_since(handle: TableHandle, source: str, noted: Fingerprint) -> str | None:
+    """The loss of commits since `noted`, or a change by others, of a table, in words; None if there is
     neither.
 
     In a shared table, only changes of rows of `source` count.
     """
-    system = file_system(uri, options)
+    system = handle.files()
     try:
         newest = newest_version(system)
         if newest < 0:

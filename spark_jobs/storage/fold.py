@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication, visible, visible_sql
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.sql import literal, name, qualified
 
 
@@ -38,7 +38,7 @@ class History:
         return any(column.name == "source" for column in self.table.columns)
 
 
-def fold(lake: Lake, history: History, published: Publication, fence: Fence) -> int:
+def fold(lake: SparkLake, history: History, published: Publication, fence: Fence) -> int:
     """Fold the rows that the publication in force has closed; returns their number. If it is 0, there is no commit.
 
     A crash leaves the table as before or as after. A repeat, or one by an attempt that was given up, does nothing.

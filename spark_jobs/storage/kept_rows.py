@@ -53,7 +53,7 @@ class KeptRows:
         if not files:
             return 0
         to = lake.destination(table)
-        written = to.write(self._stamped(table, to.schema, lake.root_files(), files, token))
+        written = to.write(self._stamped(table, to.schema, lake.folder.files(), files, token))
         lake.append_files(table, written)
         return sum(file.rows for file in written)
 

@@ -7,9 +7,10 @@ catalog can lose it. A lake from before formats has none, and its next run sets 
 from __future__ import annotations
 
 from spark_jobs.errors import TidemarkError
+from spark_jobs.storage.lake import Lake, TableReader
 from spark_jobs.storage.people_tables import DISMISSALS
 from spark_jobs.storage.sql import literal, qualified
-from spark_jobs.storage.standing_tables import StandingTables
+from spark_jobs.storage.table_notes import properties
 
 FORMAT = 1
 """The format that this version of Tidemark writes. It rises with each change of tables that older code would read wrong
@@ -25,18 +26,18 @@ class LakeNewer(TidemarkError):
     code = "lake_newer"
 
 
-def format_of(lake: StandingTables) -> str | None:
+def format_of(lake: TableReader) -> str | None:
     """The lake's format as it is stored; None if there is no lake yet, or one from before formats. Runs no Spark
     job."""
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        return lake.properties(DISMISSALS).get(PROPERTY)
+        return properties(lake.folder.handle(DISMISSALS)).get(PROPERTY)
     except TableNotFoundError:
         return None
 
 
-def check_format(lake: StandingTables) -> str | None:
+def check_format(lake: TableReader) -> str | None:
     """Refuse a lake of a format that this version of Tidemark does not support; returns its format, as `format_of`
     does.
 
@@ -57,7 +58,7 @@ def check_format(lake: StandingTables) -> str | None:
     )
 
 
-def mark_format(lake: StandingTables) -> None:
+def mark_format(lake: Lake) -> None:
     """Set the lake's format to this version's, if it has a lower one or none. The tables must exist. Call it before any
     table is changed to the format, so that older code never meets a half-changed lake.
 
@@ -68,7 +69,7 @@ def mark_format(lake: StandingTables) -> None:
         return
     table = qualified(DISMISSALS.database, DISMISSALS.table)
     try:
-        lake.define(f"ALTER TABLE {table} SET TBLPROPERTIES ({literal(PROPERTY)} = {literal(str(FORMAT))})")
+        lake.catalog.define(f"ALTER TABLE {table} SET TBLPROPERTIES ({literal(PROPERTY)} = {literal(str(FORMAT))})")
     except Exception:  # of any kind: classic Spark raises Java's own error, Connect another one
         # first runs of two sources do this at once, and one commit is enough
         if check_format(lake) != str(FORMAT):

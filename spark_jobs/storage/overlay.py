@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import operator
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
 from pyspark.sql import functions as F  # noqa: N812
@@ -17,10 +16,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.file_summaries import FileSummary
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.places import PLANS, file_system, for_spark
+from spark_jobs.storage.frames import frame_of
+from spark_jobs.storage.lake import Catalog, Lake
+from spark_jobs.storage.places import PLANS, TableHandle, for_spark
 from spark_jobs.storage.records import Rows, arrow_records
-from spark_jobs.storage.rewriting import Rewritten
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.sql import name
 from spark_jobs.storage.tables import DUPLICATES, FILES, QUARANTINE
@@ -30,31 +29,88 @@ from spark_jobs.storage.written_files import Destination, Layout, WrittenFile
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
-    from pyspark.sql import Column as SqlColumn
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
-class OverlayLake(Lake):
-    """A lake whose reads give the committed rows and those written here. A table that does not exist yet is empty.
+class PlanCatalog:
+    """A catalog in which a plan changes nothing: it refuses what a run would refuse, and creates nothing."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._present: dict[str, set[str]] = {}
+
+    def databases(self) -> set[str]:
+        """The databases that exist."""
+        return self._catalog.databases()
+
+    def names(self, database: str) -> set[str]:
+        """The tables and views of a database that exist."""
+        return self._catalog.names(database)
+
+    def views(self, database: str) -> set[str]:
+        """The views of a database that exist."""
+        return self._catalog.views(database)
+
+    def names_in(self, databases: Collection[str]) -> dict[str, set[str]]:
+        """`names` of each database."""
+        return self._catalog.names_in(databases)
+
+    def names_if_present(self, database: str) -> set[str]:
+        """`names`, empty for a database that does not exist yet."""
+        return self._catalog.names_if_present(database)
+
+    def has(self, table: Table) -> bool:
+        """True if the table exists. The catalog is asked once for each database."""
+        if table.database not in self._present:
+            self._present[table.database] = self.names_if_present(table.database)
+        return table.table in self._present[table.database]
+
+    def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
+        """Creates nothing: a missing table reads as an empty one."""
+        return []
+
+    def define(self, statement: str) -> None:
+        """Defines nothing."""
+
+    def lacking(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
+        """Refuses what a run would refuse. A table that does not exist lacks no columns: it reads as an empty one."""
+        return self._catalog.lacking([table for table in tables if self.has(table)])
+
+    def widen(self, tables: Sequence[Table]) -> None:
+        """Widens nothing, and refuses what a run would refuse; new columns read as they would be filled."""
+        self.lacking(tables)
+
+    def check_identity(self, table: Table) -> None:
+        """Refuses what a run would refuse."""
+        if self.has(table):
+            self._catalog.check_identity(table)
+
+
+class OverlayLake:
+    """A lake whose reads give the committed rows of another one, and those written here. A table that does not exist
+    yet is empty. The other lake's tables stay as they are, whatever is written here.
 
     Written rows are computed once and kept outside of all tables until `close`: by Spark, or as files in a folder of
     the lake that has no tables.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
-        super().__init__(spark)
+    commits = 0
+    """Nothing is committed."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake, self.spark, self.folder = lake, lake.spark, lake.folder
+        self.catalog = PlanCatalog(lake.catalog)
         self._written: dict[str, list[DataFrame]] = {}
         self._files: dict[str, list[WrittenFile]] = {}
-        self._folder = f"{PLANS}/{uuid.uuid4().hex}"
+        self._kept_in = f"{PLANS}/{uuid.uuid4().hex}"
         self._recorded: dict[str, Rows] = {}
-        self._existing: dict[str, set[str]] = {}
         self._keeps = False
         self._moved: dict[str, dict[str, str]] = {}
 
     def written(self, table: Table) -> DataFrame:
         """The rows that were written to one table here; empty if there are none."""
         if table.qualified in self._recorded:
-            return self.frame(table, self._recorded[table.qualified])
+            return frame_of(self.spark, table, self._recorded[table.qualified])
         frames = self._written.get(table.qualified, [])
         place = for_spark(self._place_of(table))
         files = [f"{place}/{file.path}" for file in self._files.get(table.qualified, [])]
@@ -75,7 +131,7 @@ class OverlayLake(Lake):
         """Move the rows written to these tables into a folder below the lake's root, where they outlast `close`.
         Returns the files by the table's qualified name, which is also the name of their subfolder."""
         kept: dict[str, list[WrittenFile]] = {}
-        system = self.root_files()
+        system = self.folder.files()
         for table in tables:
             files, frames = self._files.pop(table.qualified, []), self._written.pop(table.qualified, [])
             if frames:
@@ -83,7 +139,7 @@ class OverlayLake(Lake):
             for file in files:
                 target = f"{folder}/{table.qualified}/{file.path}"
                 system.create_dir(target.rpartition("/")[0])
-                system.move(f"{self._folder}/{table.qualified}/{file.path}", target)
+                system.move(f"{self._kept_in}/{table.qualified}/{file.path}", target)
             if files:
                 kept[table.qualified] = files
         self._keeps = bool(kept) or self._keeps
@@ -97,39 +153,15 @@ class OverlayLake(Lake):
         self._written.clear()
         if self._files or self._keeps:
             self._files.clear()
-            self.remove_files(self._folder)
-
-    def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
-        """Creates nothing: see `read`."""
-        return []
-
-    def lacking(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
-        """Refuses what a run would refuse. A table that does not exist lacks no columns: see `read`."""
-        return super().lacking([table for table in tables if self._exists(table.database, table.table)])
-
-    def widen(self, tables: Sequence[Table]) -> None:
-        """Widens nothing, and refuses what a run would refuse; new columns read as they would be filled."""
-        self.lacking(tables)
-
-    def check_identity(self, table: Table) -> None:
-        """Refuses what a run would refuse."""
-        if self._exists(table.database, table.table):
-            super().check_identity(table)
-
-    def define(self, statement: str) -> None:
-        """Defines nothing."""
+            self.folder.remove(self._kept_in)
 
     def read(self, table: Table) -> DataFrame:
         """The committed rows and those written here."""
         return self._committed(table).unionByName(self.written(table))
 
-    def read_with_files(self, table: Table) -> DataFrame:
-        """The rows of `read`, with an empty `file` and the `file_size` 0: rows written here may be in no file."""
-        return self.read(table).withColumns({"file": F.lit(""), "file_size": F.lit(0).cast("bigint")})
-
     def records(self, table: Table, where: pc.Expression | None = None) -> Rows:
         """The committed rows, filled where a run would fill them, and those recorded here."""
-        committed = super().records(table, where)
+        committed = self._lake.records(table, where)
         if committed and not committed[0].keys() >= {*table.column_names}:
             filled = self._committed(table).toArrow()
             committed = (filled if where is None else filled.filter(where)).to_pylist()
@@ -168,12 +200,12 @@ class OverlayLake(Lake):
         chosen = dict(partitions or {})
         if table.qualified in self._files and table.qualified not in self._written:
             return self._stored_files(table, columns, where, chosen)
-        is_whole = self._exists(table.database, table.table) and not self.lacking([table])
+        is_whole = self.catalog.has(table) and not self.catalog.lacking([table])
         if is_whole and not (self.wrote(table) or self.recorded(table)):
             # the files alone, without a job: most reads of a plan or an audit are these
-            return super().stored(table, columns, where, partitions)
+            return self._lake.stored(table, columns, where, partitions)
         committed, own = (
-            (super().stored(table, columns, where, partitions), self.written(table))
+            (self._lake.stored(table, columns, where, partitions), self.written(table))
             if is_whole
             else (None, self.read(table))
         )
@@ -203,7 +235,7 @@ class OverlayLake(Lake):
         """The destination of new files of the table, which are kept here until `close`."""
         schema = to_arrow_schema(self._empty(table).schema, timezone="UTC")
         place = self._place_of(table)
-        return Destination(place, self._storage_options, schema, table.partitions, table.skipping, layout)
+        return Destination(TableHandle(place, self.folder.options), schema, table.partitions, table.skipping, layout)
 
     def append_files(self, table: Table, files: Sequence[WrittenFile]) -> None:
         """Keep the rows."""
@@ -218,86 +250,34 @@ class OverlayLake(Lake):
         """As `append`: rows that are not in files have no layout."""
         self.append(table, rows, None)
 
-    def replace_dense(self, table: Table, rows: DataFrame, replaced: SqlColumn, rows_in_page: int) -> None:
-        """Refused: chunks are merged after a run, not in a plan of it."""
-        raise NotImplementedError(f"nothing of {table.qualified} is replaced by a lake that keeps its writes")
-
-    def amend(self, statement: str, fence: Fence) -> None:
-        """Refused: nothing that is committed is changed from here."""
-        raise NotImplementedError("nothing is amended by a lake that keeps its writes")
-
-    def replace_record(self, table: Table, row: dict[str, Any], fence: Fence) -> None:
-        """Refused: only a publication replaces rows, and nothing is published from here."""
-        raise NotImplementedError(f"{table.qualified} is replaced by publications alone")
-
-    def delete_values(self, table: Table, column: str, values: Sequence[str]) -> None:
-        """Refused: nothing is removed from here."""
-        raise NotImplementedError(f"nothing is removed from {table.qualified} by a lake that keeps its writes")
-
-    def delete_tokens(self, table: Table, tokens: list[int], source: str | None) -> None:
-        """Refused: nothing is removed from here."""
-        raise NotImplementedError(f"nothing is removed from {table.qualified} by a lake that keeps its writes")
-
-    def delete_before(self, table: Table, source: str, column: str, before: datetime) -> None:
-        """Refused: nothing is removed from here."""
-        raise NotImplementedError(f"nothing is removed from {table.qualified} by a lake that keeps its writes")
-
-    def compact_files(self, table: Table, source: str | None = None) -> None:
-        """Refused: no file is replaced from here."""
-        raise NotImplementedError(f"no file of {table.qualified} is replaced by a lake that keeps its writes")
-
     def move_files(self, source: str, moved: Mapping[str, str]) -> None:
         """Let reads name these files by their new paths."""
         self._moved.setdefault(source, {}).update(moved)
 
-    def rewrite(self, table: Table, *_: object, **__: object) -> Rewritten:
-        """Refused: no committed row is changed from here."""
-        raise NotImplementedError(f"no row of {table.qualified} is changed by a lake that keeps its writes")
-
-    def replace_records(self, table: Table, rows: Rows, fence: Fence) -> None:
-        """Refused: no committed row is changed from here."""
-        raise NotImplementedError(f"no row of {table.qualified} is changed by a lake that keeps its writes")
-
-    def copy_source(self, table: Table, source: str, copy: str) -> int:
-        """Refused: no source is renamed from here."""
-        raise NotImplementedError(f"no source of {table.qualified} is copied by a lake that keeps its writes")
-
-    def remove_source(self, table: Table, source: str) -> None:
-        """Refused: no source is removed from here."""
-        raise NotImplementedError(f"no source of {table.qualified} is removed by a lake that keeps its writes")
-
-    def forget_versions(self, table: Table, source: str | None = None) -> None:
-        """Refused: no version is forgotten from here."""
-        raise NotImplementedError(f"no version of {table.qualified} goes by a lake that keeps its writes")
-
-    def vacuum(self, table: Table, kept: timedelta) -> None:
-        """Refused: no file is removed from here."""
-        raise NotImplementedError(f"no file of {table.qualified} is removed by a lake that keeps its writes")
-
     def _place_of(self, table: Table) -> str:
-        return f"{self._root.rstrip('/')}/{self._folder}/{table.qualified}"
+        return f"{self.folder.root.rstrip('/')}/{self._kept_in}/{table.qualified}"
 
     def _stored_files(
         self, table: Table, columns: Sequence[str], where: pc.Expression | None, chosen: Mapping[str, Sequence[str]]
     ) -> StoredRows:
         """The rows of the committed files and of those written here."""
         to = self.destination(table)
-        system, form = file_system(to.place, to.options), ds.ParquetFileFormat()
+        system, form = to.handle.files(), ds.ParquetFileFormat()
         fragments = []
         for file in self._files[table.qualified]:
             if all(file.partition[column] in values for column, values in chosen.items()):
                 values = [ds.field(column) == value for column, value in file.partition.items()]
                 where_it_lies = reduce(operator.and_, values, ds.scalar(True))
                 fragments.append(form.make_fragment(file.path, system, where_it_lies))
-        if not self._exists(table.database, table.table):
+        if not self.catalog.has(table):
             return StoredRows(tuple(fragments), to.schema, tuple(dict.fromkeys(columns)), where)
-        committed = super().stored(table, columns, where, chosen)
+        committed = self._lake.stored(table, columns, where, chosen)
         return replace(committed, fragments=(*committed.fragments, *fragments))
 
     def _committed(self, table: Table) -> DataFrame:
-        if not self._exists(table.database, table.table):
+        if not self.catalog.has(table):
             return self._empty(table)
-        stands = super().read(table)
+        stands = self._lake.read(table)
         missing = [column for column in table.columns if column.name not in stands.columns]
         added = {column.name: F.expr(column.filled or "NULL").cast(column.type) for column in missing}
         added |= {c.name: F.col(name(c.name)).cast(c.type) for c in self._narrower(stands, table)}
@@ -313,11 +293,6 @@ class OverlayLake(Lake):
         """The columns to which a run would give a wider type."""
         kinds = dict(stands.dtypes)
         return [c for c in table.columns if c.name in kinds and widens(kinds[c.name], c.kind)]
-
-    def _exists(self, database: str, name: str) -> bool:
-        if database not in self._existing:
-            self._existing[database] = self.names_if_present(database)
-        return name in self._existing[database]
 
     def _empty(self, table: Table) -> DataFrame:
         return self.spark.createDataFrame([], table.schema())

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from spark_jobs.storage.data_files import damage_of_file, stored_rows
 from spark_jobs.storage.log_files import LOG_DIR, LogBroken, LoggedFile, differs, files_of_log
-from spark_jobs.storage.places import file_system
+from spark_jobs.storage.places import TableHandle
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -70,19 +70,18 @@ class _Read:
 
 
 def misread_rows(
-    uri: str, options: Mapping[str, str], columns: Sequence[str], partitions: Mapping[str, str]
+    handle: TableHandle, columns: Sequence[str], partitions: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
     """The differences that reading whole files shows. Each file is compared with the log's statistics of it. The rows
     of all files are compared with those that the skipping reader finds under a filter that all of them meet. Each
     difference has a `file` or `column`, and the text `found`.
 
     Args:
-        uri: the table's folder.
-        options: the storage options to open it.
+        handle: the table.
         columns: the columns with bounds in the log: whole numbers, times, dates, texts.
         partitions: the values of partition columns to look at, in a shared table.
     """
-    system, whole = file_system(uri, options), _Read()
+    system, whole = handle.files(), _Read()
     present, damaged = set[str](), False
     for path, logged in _files_of(system, partitions):
         of_file = _Read()
@@ -105,13 +104,13 @@ def misread_rows(
         yield from ({"file": path, "found": found} for found in _misjudged(of_file, logged))
     # the skipping reader stops at a damaged file
     for column in sorted(present) if not damaged else ():
-        yield from _otherwise(uri, options, column, whole.values.get(column, _Values()), partitions)
+        yield from _otherwise(handle, column, whole.values.get(column, _Values()), partitions)
 
 
-def differing_files(uri: str, options: Mapping[str, str], partitions: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def differing_files(handle: TableHandle, partitions: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """The files of a sample of the table's that differ from the checksums beside them. Files without checksums are
     passed over."""
-    system = file_system(uri, options)
+    system = handle.files()
     files = [path for path, _ in _files_of(system, partitions)]
     for path in files[:: -(-len(files) // SAMPLE) or 1]:
         folder, _, name = path.rpartition("/")
@@ -167,19 +166,19 @@ def _number(bound: Any, like: Any) -> Any:
 
 
 def _otherwise(
-    uri: str, options: Mapping[str, str], column: str, whole: _Values, partitions: Mapping[str, str]
+    handle: TableHandle, column: str, whole: _Values, partitions: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
     """The difference between a column's values in the files and those that the skipping reader finds, if there is
     one."""
     if not whole.count:
         return
     chosen = {name: [value] for name, value in partitions.items()}
-    stored = stored_rows(uri, options, [column], None, chosen)
+    stored = stored_rows(handle, [column], None, chosen)
     kind = stored.schema.field(column).type
     least, greatest = (_scalar(bound, kind) for bound in (whole.least, whole.greatest))
     where = (pc.field(column) >= least) & (pc.field(column) <= greatest)
     skipping = _Read()
-    for table in stored_rows(uri, options, [column], where, chosen).tables():
+    for table in stored_rows(handle, [column], where, chosen).tables():
         skipping.add(table)
     found = skipping.values.get(column, _Values())
     if not found.agrees(whole):

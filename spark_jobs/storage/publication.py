@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +13,8 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.fingerprints import Fingerprints, from_json, to_json
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import TableReader
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import PUBLISHED
 from spark_jobs.storage.times import instant, micros
 
@@ -67,7 +68,7 @@ def visible_rows(publication: Publication, *more: int) -> pc.Expression:
     return (pc.field("token") <= publication.settled) | pc.field("token").isin(tokens)
 
 
-def load(lake: Lake, source: Source) -> Publication:
+def load(lake: TableReader, source: Source) -> Publication:
     """The publication in force, or the empty one before the first.
 
     Raises:
@@ -93,7 +94,7 @@ def load(lake: Lake, source: Source) -> Publication:
     return Publication(published_us, reached_us, complete_us, tokens=tuple(row["tokens"]), tables=tables, **others)
 
 
-def keep_newest(lake: Lake, source: Source, fence: Fence) -> bool:
+def keep_newest(lake: SparkLake, source: Source, fence: Fence) -> bool:
     """Of several rows that claim to be the publication in force, keep the one of the greatest token; returns true if
     there were several.
 
@@ -121,10 +122,15 @@ def start(source: Source) -> Publication:
     return Publication(BEFORE_ALL_US, source.drops.start_us, source.drops.start_us)
 
 
-def commit(lake: Lake, source: Source, fence: Fence, publication: Publication) -> None:
+def commit(lake: SparkLake, source: Source, fence: Fence, publication: Publication) -> None:
     """Put `publication` in force: the one commit that makes everything its tokens wrote visible, in all tables at
     once."""
-    row = {
+    lake.replace_record(PUBLISHED, row_of(source, fence, publication), fence)
+
+
+def row_of(source: Source, fence: Fence, publication: Publication) -> dict[str, Any]:
+    """The row of `trace.published` that `load` reads as `publication`."""
+    return {
         "source": source.name,
         "token": fence.token,
         "run_id": publication.run_id,
@@ -136,4 +142,3 @@ def commit(lake: Lake, source: Source, fence: Fence, publication: Publication) -
         "definition": publication.definition,
         "tables": to_json(publication.tables),
     }
-    lake.replace_record(PUBLISHED, row, fence)

@@ -22,7 +22,7 @@ from spark_jobs.storage.extract_table import EXTRACTS
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.fingerprints import of_source
 from spark_jobs.storage.people_tables import ERASURES, SOURCE_CHANGES
-from spark_jobs.storage.places import file_system
+from spark_jobs.storage.places import LakeFolder, TableHandle
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED
@@ -30,6 +30,8 @@ from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     from deltalake import CommitProperties, DeltaTable
+
+    from spark_jobs.storage.lake import Names
 
 RECORDS = frozenset(
     table.qualified for table in (FILES, FRONTIERS, PUBLISHED, ERASURES, SOURCE_CHANGES, EXTRACTS, *QUALITY)
@@ -72,30 +74,53 @@ def lost(uri: str) -> RecordsLost:
     )
 
 
-def read_records(uri: str, options: Mapping[str, str], where: pc.Expression | None) -> pa.Table:
-    """The rows of the table at `uri` for which `where` holds. Files are skipped by their statistics.
+def read_records(handle: TableHandle, where: pc.Expression | None) -> pa.Table:
+    """The rows of a table for which `where` holds. Files are skipped by their statistics.
 
     Raises:
         deltalake.exceptions.TableNotFoundError: there is no table.
         FileDamaged: a data file is missing or can't be read.
     """
 
-    dataset = dataset_of(open_table(uri, options), file_system(uri, options))
+    dataset = dataset_of(open_table(handle), handle.files())
     with naming_damage(dataset.get_fragments()):
         return dataset.to_table(filter=where)
 
 
-def committed_token(uri: str, options: Mapping[str, str], source: str) -> int:
+def present_records(folder: LakeFolder, catalog: Names, table: Table, where: pc.Expression | None) -> Rows:
+    """The rows of a table of records for which `where` holds; none of a table that does not exist yet.
+
+    Raises:
+        RecordsLost: the catalog has the table, and its folder or log is gone.
+    """
+    from deltalake.exceptions import TableNotFoundError
+
+    handle = folder.handle(table)
+    try:
+        rows: Rows = read_records(handle, where).to_pylist()
+    except TableNotFoundError:
+        if table.table in catalog.names_if_present(table.database):
+            raise lost(handle.uri) from None
+        return []
+    return rows
+
+
+def newest_token(folder: LakeFolder, source: str) -> int:
+    """The greatest token under which an attempt on the source has committed records; 0 before the first."""
+    return max(committed_token(folder.handle(table), source) for table in (FILES, FRONTIERS, PUBLISHED))
+
+
+def committed_token(handle: TableHandle, source: str) -> int:
     """The greatest token under which the source has committed to the table; 0 if it has not, or there is no table."""
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        return open_table(uri, options).transaction_version(Fence(source, 0).app_id) or 0
+        return open_table(handle).transaction_version(Fence(source, 0).app_id) or 0
     except TableNotFoundError:
         return 0
 
 
-def append_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fence | None) -> bool:
+def append_records(handle: TableHandle, rows: Rows, fence: Fence | None) -> bool:
     """Append rows in one commit; returns true if it was made. Under a fence it is not made if this token or a newer one
     has committed.
 
@@ -109,12 +134,10 @@ def append_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fenc
 
         write_deltalake(table, _arrow(table, rows), mode="append", commit_properties=properties)
 
-    return commit(uri, options, fence, write)
+    return commit(handle, fence, write)
 
 
-def append_next_records(
-    uri: str, options: Mapping[str, str], where: pc.Expression, rows_after: Callable[[Rows], Rows]
-) -> None:
+def append_next_records(handle: TableHandle, where: pc.Expression, rows_after: Callable[[Rows], Rows]) -> None:
     """Append the rows that follow from those for which `where` holds, in one commit: compare and set. They are computed
     again if another commit came in between. If `rows_after` raises an error, nothing is committed.
 
@@ -125,13 +148,13 @@ def append_next_records(
     def write(table: DeltaTable, properties: CommitProperties) -> None:
         from deltalake import write_deltalake
 
-        rows = rows_after(dataset_of(table, file_system(uri, options)).to_table(filter=where).to_pylist())
+        rows = rows_after(dataset_of(table, handle.files()).to_table(filter=where).to_pylist())
         write_deltalake(table, _arrow(table, rows), mode="append", commit_properties=properties)
 
-    commit(uri, options, None, write)
+    commit(handle, None, write)
 
 
-def replace_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fence) -> bool:
+def replace_records(handle: TableHandle, rows: Rows, fence: Fence) -> bool:
     """Replace the rows of the fence's source in one commit; returns as `append_records` does."""
 
     def write(table: DeltaTable, properties: CommitProperties) -> None:
@@ -140,12 +163,10 @@ def replace_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fen
         replaced = of_source(fence.source)
         write_deltalake(table, _arrow(table, rows), mode="overwrite", predicate=replaced, commit_properties=properties)
 
-    return commit(uri, options, fence, write)
+    return commit(handle, fence, write)
 
 
-def widen_records(
-    uri: str, options: Mapping[str, str], widened: Callable[[], pa.Table], comments: Mapping[str, str]
-) -> None:
+def widen_records(handle: TableHandle, widened: Callable[[], pa.Table], comments: Mapping[str, str]) -> None:
     """Replace all rows by those of `widened`, which have further columns; `comments` are the comments of these
     columns."""
 
@@ -163,7 +184,7 @@ def widen_records(
         arrow = rows.cast(pa.schema(fields))
         write_deltalake(table, arrow, mode="overwrite", schema_mode="overwrite", commit_properties=properties)
 
-    commit(uri, options, None, write)
+    commit(handle, None, write)
 
 
 def arrow_records(table: Table, rows: Rows) -> pa.Table:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from spark_jobs.storage.commits import commit
 from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.log_files import LOG_DIR
-from spark_jobs.storage.places import file_system
+from spark_jobs.storage.places import TableHandle
 from spark_jobs.storage.written_files import Destination, WrittenFile
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def rewrite_rows(
         from deltalake.transaction import AddAction, RemoveAction
 
         done.files = done.rows_before = done.rows_after = 0
-        system = file_system(to.place, to.options)
+        system = to.handle.files()
         actions: list[Any] = [] if more is None else [_added(AddAction, one) for one in to.write([more])]
         now_ms = int(time.time() * 1000)
         for file in pa.table(table.get_add_actions()).to_pylist():
@@ -98,7 +98,7 @@ def rewrite_rows(
         table.create_write_transaction(actions, "append", table.schema(), columns or None, commit_properties=properties)
 
     with suppress(_Unchanged):
-        commit(to.place, to.options, None, write)
+        commit(to.handle, None, write)
     return done
 
 
@@ -117,7 +117,7 @@ def copy_partition(to: Destination, column: str, value: str, copy: str) -> int:
         nonlocal copied
         copied = 0
         actions: list[Any] = []
-        system, now_ms = file_system(to.place, to.options), int(time.time() * 1000)
+        system, now_ms = to.handle.files(), int(time.time() * 1000)
         for file in pa.table(table.get_add_actions()).to_pylist():
             partition = file["partition"]
             if partition[column] == copy:
@@ -132,7 +132,7 @@ def copy_partition(to: Destination, column: str, value: str, copy: str) -> int:
         table.create_write_transaction(actions, "append", table.schema(), columns, commit_properties=properties)
 
     with suppress(_Unchanged):
-        commit(to.place, to.options, None, write)
+        commit(to.handle, None, write)
     return copied
 
 
@@ -176,7 +176,7 @@ def _read(
     return pa.table(arrays, schema=pa.schema([to.schema.field(name) for name in columns]))
 
 
-def forget_versions(uri: str, options: Mapping[str, str], source: str | None = None) -> None:
+def forget_versions(handle: TableHandle, source: str | None = None) -> None:
     """Remove all versions of a table but the newest: the data files that it does not name, and the log's entries of
     earlier versions. Readers of an earlier version no longer find it.
 
@@ -192,8 +192,8 @@ def forget_versions(uri: str, options: Mapping[str, str], source: str | None = N
         noted = {FORGOTTEN: str(now_ms)}
         table.alter.set_table_properties(noted, raise_if_not_exists=False, commit_properties=properties)
 
-    commit(uri, options, None, touch)
-    table, system = open_table(uri, options), file_system(uri, options)
+    commit(handle, None, touch)
+    table, system = open_table(handle), handle.files()
     table.create_checkpoint()
     newest, named = table.version(), {unquote(file["path"]) for file in pa.table(table.get_add_actions()).to_pylist()}
     folder = "" if source is None else f"source={quote(source)}"

@@ -15,6 +15,7 @@ from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import LATE, STATE, VALIDITY
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ AT_ONCE = 64
 """Tokens that are settled together. A sweep reads each history table's tokens, so it is too costly for every run."""
 
 
-def settled(lake: Lake, source: Source, publication: Publication) -> Publication:
+def settled(lake: SparkLake, source: Source, publication: Publication) -> Publication:
     """The same publication with its oldest tokens settled, once there are enough of them; sweeps rows of given-up
     attempts."""
     if len(publication.tokens) < KEPT + AT_ONCE:
@@ -42,12 +43,12 @@ def settled(lake: Lake, source: Source, publication: Publication) -> Publication
 def history_tables(lake: Lake, source: Source) -> list[Table]:
     """The tables whose rows are visible by token: the shared ones, and the windows' of this source."""
     own = [f"{definition}_history" for definition in source.windows]
-    present = lake.names("silver")
-    chains = [CHAINS] if CHAINS.table in lake.names(CHAINS.database) else []
+    present = lake.catalog.names("silver")
+    chains = [CHAINS] if CHAINS.table in lake.catalog.names(CHAINS.database) else []
     return [STATE, LATE, *chains, *[Table("silver", name, "", VALIDITY) for name in own if name in present]]
 
 
-def sweep_given_up(lake: Lake, source: Source, publication: Publication, staged: Iterable[int]) -> dict[str, int]:
+def sweep_given_up(lake: SparkLake, source: Source, publication: Publication, staged: Iterable[int]) -> dict[str, int]:
     """Remove the rows of given-up attempts: their tokens are neither in a publication nor in `staged`, the current
     run's. Returns the number of removed rows by table."""
     tables = {table.qualified: table for table in history_tables(lake, source)}
@@ -65,7 +66,7 @@ def sweep_given_up(lake: Lake, source: Source, publication: Publication, staged:
     return {name: sum(of_table.values()) for name, of_table in sorted(counts.items())}
 
 
-def _sweep(lake: Lake, source: Source, table: Table, publication: Publication, through: int) -> None:
+def _sweep(lake: SparkLake, source: Source, table: Table, publication: Publication, through: int) -> None:
     rows = _given_up(lake, source, table, publication).where(F.col("token") <= through)
     tokens = [row.token for row in rows.select("token").distinct().collect()]
     if tokens:

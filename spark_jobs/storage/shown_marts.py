@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.sql import literal, qualified
-from spark_jobs.storage.standing_tables import StandingTables
 from spark_jobs.storage.table_notes import NotedTable
 
 MARTS, STAGING = "marts", "marts_staging"
@@ -77,22 +77,22 @@ def staged(mart: str) -> Table:
     return Table(STAGING, mart, "", ())
 
 
-def remove_mart(lake: StandingTables, mart: str) -> None:
+def remove_mart(lake: SparkLake, mart: str) -> None:
     """Remove a mart's view and its table; nothing if there is no table."""
-    if lake.is_stored(STAGING, mart):
-        lake.define(f"DROP VIEW IF EXISTS {qualified(MARTS, mart)}")
-        lake.drop(staged(mart))
+    if lake.folder.is_stored(STAGING, mart):
+        lake.catalog.define(f"DROP VIEW IF EXISTS {qualified(MARTS, mart)}")
+        lake.catalog.drop(staged(mart))
 
 
-def show(lake: StandingTables, mart: str, tested: NotedTable | None) -> None:
+def show(lake: SparkLake, mart: str, tested: NotedTable | None) -> None:
     """Show this version of a mart from now on, by one change of the catalog. A mart that is no table (`tested` is None)
     always shows its present rows."""
-    if lake.is_stored(MARTS, mart) and mart not in lake.views(MARTS):
+    if lake.folder.is_stored(MARTS, mart) and mart not in lake.catalog.views(MARTS):
         # in a lake of an older version, people read the table that dbt wrote
-        lake.define(f"DROP TABLE IF EXISTS {qualified(MARTS, mart)}")
+        lake.catalog.define(f"DROP TABLE IF EXISTS {qualified(MARTS, mart)}")
     about = literal("" if tested is None else tested.description)
     version = "" if tested is None else f" VERSION AS OF {tested.version}"
-    lake.define(
+    lake.catalog.define(
         f"CREATE OR REPLACE VIEW {qualified(MARTS, mart)} COMMENT {about} AS"
         f" SELECT * FROM {qualified(STAGING, mart)}{version}"
     )

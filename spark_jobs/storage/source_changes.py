@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from spark_jobs.errors import TidemarkError
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import Lake, TableReader
 from spark_jobs.storage.people_tables import FINISHED, SOURCE_CHANGES, last_steps
 from spark_jobs.storage.tables import DATABASES
 
@@ -55,15 +55,15 @@ class SourceChange:
         )
 
 
-def source_changes(lake: Lake) -> list[SourceChange]:
+def source_changes(lake: TableReader) -> list[SourceChange]:
     """All changes, oldest first; empty if there is no table of them yet."""
-    if not lake.is_stored(SOURCE_CHANGES.database, SOURCE_CHANGES.table):
+    if not lake.folder.is_stored(SOURCE_CHANGES.database, SOURCE_CHANGES.table):
         return []
     last = last_steps(lake.records(SOURCE_CHANGES), "change")
     return [SourceChange(**{name: row[name] for name in SourceChange.__slots__}) for row in last]
 
 
-def unfinished_change(lake: Lake, source: str) -> SourceChange | None:
+def unfinished_change(lake: TableReader, source: str) -> SourceChange | None:
     """The unfinished change of the source, or that of another source which gets this name; None if there is none."""
     for change in source_changes(lake):
         if change.step != FINISHED and source in (change.source, change.new_name):
@@ -95,7 +95,7 @@ def begin_change(
         if (before.source, before.kind, before.new_name) != (source, kind, new_name):
             raise before.refuse()
         return before
-    lake.ensure({SOURCE_CHANGES.database: DATABASES[SOURCE_CHANGES.database]}, [SOURCE_CHANGES])
+    lake.catalog.ensure({SOURCE_CHANGES.database: DATABASES[SOURCE_CHANGES.database]}, [SOURCE_CHANGES])
     fresh = SourceChange(source, f"{kind}-{uuid.uuid4().hex[:12]}", kind, new_name, "", 0, archive, changed_by)
     return record_change(lake, fresh, BEGUN)
 

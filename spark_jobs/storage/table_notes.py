@@ -4,11 +4,11 @@ commit that has one."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.storage.delta_log import open_table
+from spark_jobs.storage.places import TableHandle
 
 _SQL_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 """Delta's names of types that have other names in Spark SQL."""
@@ -27,25 +27,34 @@ class NotedTable:
     description: str
 
 
-def noted_table(uri: str, options: Mapping[str, str], version: int | None = None) -> NotedTable:
-    """The table at `uri`, its newest version or the one named."""
+def noted_table(handle: TableHandle, version: int | None = None) -> NotedTable:
+    """A table by its log, its newest version or the one named."""
 
-    table = open_table(uri, options, version)
+    table = open_table(handle, version)
     columns = [f"{field.name} {_sql_type(field.type)}" for field in table.schema().fields]
     notes = (_parsed(commit.get("userMetadata")) for commit in table.history(_COMMITS))
     note = next((note for note in notes if "published" in note), {})
     return NotedTable(table.version(), columns, note, table.metadata().description or "")
 
 
-def column_types(uri: str, options: Mapping[str, str]) -> dict[str, str]:
+def column_types(handle: TableHandle) -> dict[str, str]:
     """The types of the table's columns, as Spark names them, by name.
 
     Raises:
         deltalake.exceptions.TableNotFoundError: there is no table.
     """
 
-    table = open_table(uri, options)
+    table = open_table(handle)
     return {field.name: _sql_type(field.type) for field in table.schema().fields}
+
+
+def properties(handle: TableHandle) -> dict[str, str]:
+    """The table properties in a table's log, whatever the catalog has; runs no job.
+
+    Raises:
+        deltalake.exceptions.TableNotFoundError: there is no table.
+    """
+    return open_table(handle).metadata().configuration
 
 
 def _sql_type(kind: Any) -> str:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_jobs.storage.places import file_system
+from spark_jobs.storage.places import TableHandle
 
 MOST_ROWS_A_FILE = 1_000_000
 """The most rows of a file. A backfill of years writes several files, each a stretch of its sort order, so that later
@@ -83,15 +83,13 @@ class Destination:
     """The place and layout of a table's new files; it may be sent to other processes.
 
     Args:
-        place: the table's folder.
-        options: the storage options to open it, see `places`.
+        handle: the table.
         schema: the table's columns, those of its partitions among them.
         partitions: the partition columns.
         bounded: the columns whose least and greatest values go into the statistics.
     """
 
-    place: str
-    options: Mapping[str, str]
+    handle: TableHandle
     schema: pa.Schema
     partitions: tuple[str, ...] = ()
     bounded: tuple[str, ...] = ()
@@ -150,7 +148,7 @@ class _Writer:
 
     def __init__(self, to: Destination, values: tuple[str | None, ...]) -> None:
         self.files: list[WrittenFile] = []
-        self._to, self._system = to, file_system(to.place, to.options)
+        self._to, self._system = to, to.handle.files()
         self._partition = dict(zip(to.partitions, values, strict=True))
         self._waiting: list[pa.Table] = []
         self._open: pq.ParquetWriter | None = None
@@ -189,7 +187,7 @@ class _Writer:
     def _file(self) -> pq.ParquetWriter:
         if self._open is None:
             folder = "/".join(f"{name}={_escaped(value)}" for name, value in self._partition.items())
-            if "://" not in self._to.place:
+            if self._to.handle.is_local:
                 self._system.create_dir(folder or ".", recursive=True)
             self._path = f"{folder}/part-{uuid.uuid4()}.parquet".lstrip("/")
             self._open = self._writer()

@@ -180,7 +180,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
     def delete(self, handles: Sequence[str]) -> None:
         """See `DataPlane.delete`: one commit that drops partitions; the files go with the next VACUUM."""
         if handles:
-            self._lake.delete_values(self._table, BATCH, handles)
+            self._lake.replace_files(self._table, [], BATCH, handles)
             for handle in handles:
                 self._magnitudes.pop(handle, None)
 

@@ -18,7 +18,7 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.arrangement import ArrangementState
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import Lake, TableReader
 from spark_jobs.storage.publication import BEFORE_ALL_US, Publication
 from spark_jobs.storage.tables import FRONTIERS
 from spark_jobs.storage.times import instant, micros
@@ -133,7 +133,7 @@ class SourceFrontiers:
         )
 
 
-def load(lake: Lake, source: Source, *, near: int = 0) -> SourceFrontiers:
+def load(lake: TableReader, source: Source, *, near: int = 0) -> SourceFrontiers:
     """The frontiers in force; those before the first run if there are none.
 
     `near`: a recent token (the attempt's own, or the publication's), so that the whole history need not be read.
@@ -182,12 +182,14 @@ def first_published_us(lake: Lake, source: Source, publication: Publication) -> 
     return min((us for us in noted if us > BEFORE_ALL_US), default=publication.published_us)
 
 
-def published_frontiers(lake: Lake, source: Source, publication: Publication) -> SourceFrontiers:
+def published_frontiers(lake: TableReader, source: Source, publication: Publication) -> SourceFrontiers:
     """The newest frontiers that are not beyond `publication`."""
     return _since_publication(lake, source, publication)[-1][1]
 
 
-def _since_publication(lake: Lake, source: Source, publication: Publication) -> list[tuple[int, SourceFrontiers]]:
+def _since_publication(
+    lake: TableReader, source: Source, publication: Publication
+) -> list[tuple[int, SourceFrontiers]]:
     """The tokens and frontiers, newest first, down to the first frontiers that are not beyond `publication`."""
     states: list[tuple[int, SourceFrontiers]] = []
     for row in _newest_first(lake, source, publication.token):
@@ -197,7 +199,7 @@ def _since_publication(lake: Lake, source: Source, publication: Publication) -> 
     return [*states, (0, SourceFrontiers.start(source))]
 
 
-def _newest_first(lake: Lake, source: Source, near: int) -> list[dict[str, Any]]:
+def _newest_first(lake: TableReader, source: Source, near: int) -> list[dict[str, Any]]:
     """The source's rows, newest first. Only rows with tokens after `near - NEAR` are read, if one of them is not after
     `near`."""
     of_source = pc.field("source") == source.name

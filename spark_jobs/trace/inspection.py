@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.kernels.arrangement import ArrangementError, Lease, StoredBatch, TraceBatch, UnsealedBatch
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.places import for_spark
 from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import updates
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
 from spark_jobs.trace.horizon import published_horizon
 from spark_jobs.trace.source_plane import SourcePlane, batch_rows, trace_handles
 
 Place = Literal["trace", "unsealed", "replaced", "orphan"]
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +138,26 @@ def _dead(batch: StoredBatch, place: Place) -> BatchReport:
     return BatchReport(batch.handle, place, batch.n_updates, batch.size, batch.least, batch.greatest)
 
 
+def _files_read(lake: Lake, table: Table) -> DataFrame:
+    """The paths of the files that have the table's rows, in the column `path`."""
+    return lake.read(table).select(F.url_decode("_metadata.file_path").alias("path")).distinct()
+
+
+def _files_stored(lake: Lake, table: Table) -> DataFrame:
+    """All data files under the table's folder, also those out of use, as `path` and `length` (bytes)."""
+    # lists the folder; the files themselves are not opened
+    files = lake.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    listed = files.option("pathGlobFilter", "*.parquet").load(for_spark(lake.folder.handle(table).uri))
+    return listed.select(F.url_decode("path").alias("path"), "length")
+
+
 def _retracted(lake: Lake, source: Source, frontiers: SourceFrontiers, batches: list[BatchReport]) -> Retracted:
     table = updates(source)
     live = [*trace_handles(frontiers.arrangement), *(b.handle for b in frontiers.arrangement.unsealed)]
     taken_back = batch_rows(lake, source, live).where(F.col("diff") < 0)
     held = taken_back.agg(F.count(F.lit(1)).alias("n"), F.max(F.unix_micros("time")).alias("last")).collect()[0]
-    read = {row.path for row in lake.files_read(table).collect()}
-    dead = [row for row in lake.files_stored(table).collect() if row.path not in read]
+    read = {row.path for row in _files_read(lake, table).collect()}
+    dead = [row for row in _files_stored(lake, table).collect() if row.path not in read]
     return Retracted(
         in_trace=held.n,
         last_us=held.last,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from spark_jobs.kernels.arrangement import ArrangementState
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import RecordTables
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import FRONTIERS
 from spark_jobs.trace.frontiers import SourceFrontiers, frontier_row
@@ -33,7 +33,7 @@ class RecordsJournal(StateJournal):
         run_id: written to each row, for people.
     """
 
-    def __init__(self, lake: Lake, table: Table = FRONTIERS, *, run_id: str = "") -> None:
+    def __init__(self, lake: RecordTables, table: Table = FRONTIERS, *, run_id: str = "") -> None:
         self._lake = lake
         self._table = table
         self._run_id = run_id

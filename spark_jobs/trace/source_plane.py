@@ -21,7 +21,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.column_types import INSTANT
 from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake import Lake, TableReader
 from spark_jobs.storage.tables import BELOW_HORIZON, COUNTS, updates
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.placing import BATCH, LandedRows, Placement, place
@@ -119,7 +119,11 @@ def counting_rows(lake: Lake, source: Source, state: ArrangementState) -> DataFr
 
 
 def stored_counting_rows(
-    lake: Lake, source: Source, state: ArrangementState, columns: Sequence[str], where: pc.Expression | None = None
+    lake: TableReader,
+    source: Source,
+    state: ArrangementState,
+    columns: Sequence[str],
+    where: pc.Expression | None = None,
 ) -> StoredRows:
     """The rows of `counting_rows` that meet `where`, as pyarrow reads them from the trace's files."""
     counts = pc.field(BELOW_HORIZON.name).is_null()

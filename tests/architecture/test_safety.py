@@ -123,7 +123,7 @@ def test_a_call_that_runs_what_it_reads_is_found(text: str) -> None:
         "spark.sql('SELECT * FROM ' + table)",
         "spark.sql('SELECT * FROM %s' % table)",
         "spark.sql('SELECT * FROM {}'.format(table))",
-        "lake.run('DROP TABLE ' + name(a) + suffix)",
+        "lake.spark.sql('DROP TABLE ' + name(a) + suffix)",
         "df.where(f'x = {value}')",
     ],
 )
@@ -136,7 +136,7 @@ def test_unquoted_text_in_sql_is_found(text: str) -> None:
     [
         "spark.sql('SELECT 1')",
         "spark.sql(statement, args={'at': at})",
-        "lake.run(f'SHOW TABLES IN {name(database)} LIKE {sql.literal(pattern)}')",
+        "lake.spark.sql(f'SHOW TABLES IN {name(database)} LIKE {sql.literal(pattern)}')",
         "df.where(F.col('a') + 1)",
     ],
 )

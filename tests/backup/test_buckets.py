@@ -44,8 +44,10 @@ def test_a_lake_in_a_bucket_is_read_without_a_session(settings: Settings, bucket
     assert here is not None
     assert there is not None
     databases = ("bronze", "trace", "gold", "marts")
-    assert here.names_if_present("bronze") == {"files"}
-    assert [there.names_if_present(name) for name in databases] == [here.names_if_present(name) for name in databases]
+    assert here.catalog.names_if_present("bronze") == {"files"}
+    assert [there.catalog.names_if_present(name) for name in databases] == [
+        here.catalog.names_if_present(name) for name in databases
+    ]
     assert there.records(FILES) == here.records(FILES) != []
     assert StoredLake.at("hdfs://name/lake") is None
 

@@ -42,8 +42,8 @@ from spark_jobs.sources import Source, load_source  # noqa: E402
 from spark_jobs.storage import publication  # noqa: E402
 from spark_jobs.storage.fence import Fence  # noqa: E402
 from spark_jobs.storage.fold import fold  # noqa: E402
-from spark_jobs.storage.lake import Lake  # noqa: E402
 from spark_jobs.storage.publication import Publication  # noqa: E402
+from spark_jobs.storage.spark_lake import SparkLake  # noqa: E402
 from spark_jobs.storage.times import micros  # noqa: E402
 
 START = datetime(2023, 1, 1, tzinfo=UTC)
@@ -188,7 +188,7 @@ def rows_in(bench: Bench) -> int:
 
 def as_of(bench: Bench, windows: int, repeats: int) -> list[Figure]:
     """A window table all of whose rows were restated 49 times, written as runs would have written it."""
-    lake, source = Lake(bench.spark), bench.source
+    lake, source = SparkLake(bench.spark), bench.source
     ensure_source(lake, source)
     define_names(lake, source, [source])
     table = definitions(source)[0].table()
@@ -211,7 +211,7 @@ def as_of(bench: Bench, windows: int, repeats: int) -> list[Figure]:
     return figures + reads(bench, "folded", repeats)
 
 
-def revised(lake: Lake, windows: int, revision: int, token: int) -> Any:
+def revised(lake: SparkLake, windows: int, revision: int, token: int) -> Any:
     """The rows of one restatement of every window: new values, and the closings of the old ones."""
     start, known = micros(START), micros(START) + (revision + 1) * DAY_US - 1
     base = lake.spark.range(windows).select(

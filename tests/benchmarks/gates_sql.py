@@ -23,7 +23,7 @@ from spark_jobs.jobs.stage import run_stage
 from spark_jobs.session import open_session
 from spark_jobs.sources import Source, find_source
 from spark_jobs.sources.drops import PLACE_BITS
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import FILES
 from tests.benchmarks.pipeline import FIRST, SOURCE, write_day
 
@@ -108,7 +108,7 @@ def main(sizes: list[int]) -> None:
             home=home / "home", lake=str(home / "lake"), landing=home / "landing", sources=sources, spark="classic"
         )
         spark = open_session(settings, "gates")
-        source, lake = find_source(sources, "large"), Lake(spark)
+        source, lake = find_source(sources, "large"), SparkLake(spark)
         for place, rows in enumerate([200, *sizes]):
             day = FIRST + timedelta(days=place)
             write_day(home / "landing", day, rows, place)

@@ -26,9 +26,11 @@ from spark_jobs.session import open_session
 from spark_jobs.sources import load_source
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.fingerprints import to_json
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.rewriting import copy_partition
 from spark_jobs.storage.schema import IDENTITY, Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.sql import literal, qualified
+from spark_jobs.storage.table_notes import properties
 from spark_jobs.storage.tables import PUBLISHED
 from tests.benchmarks.commands import seconds
 from tests.benchmarks.year import METERS, START, write_day
@@ -51,7 +53,7 @@ def run(installation: Installation, name: str, day: int) -> float:
     return seconds(installation, ("run", name, "--from", label(day), "--to", label(day)))
 
 
-def copy_source(installation: Installation, lake: Lake, name: str) -> None:
+def copy_source(installation: Installation, lake: SparkLake, name: str) -> None:
     """Give the lake another source that has what the first one has."""
     file = installation.settings.sources / f"{name}.yml"
     file.write_text(described(name))
@@ -59,28 +61,30 @@ def copy_source(installation: Installation, lake: Lake, name: str) -> None:
     history = Table("silver", f"{name}_hourly_history", "", ())
     pairs += [(table, history) for table in histories(lake, FIRST)]
     for table, copy in pairs:
-        lake.copy_folder(table, copy)
-    identity = f"{literal(IDENTITY)} = {literal(lake.properties(history)[IDENTITY].replace(FIRST, name))}"
-    lake.define(f"ALTER TABLE {qualified('silver', history.table)} SET TBLPROPERTIES ({identity})")
+        lake.catalog.copy_folder(table, copy)
+    identity = (
+        f"{literal(IDENTITY)} = {literal(properties(lake.folder.handle(history))[IDENTITY].replace(FIRST, name))}"
+    )
+    lake.catalog.define(f"ALTER TABLE {qualified('silver', history.table)} SET TBLPROPERTIES ({identity})")
     leases = installation.settings.home / "leases"
     shutil.copy(leases / f"{FIRST}.lease", leases / f"{name}.lease")
     for table in SHARED:
-        if lake.is_stored(table.database, table.table):
-            lake.copy_source(table, FIRST, name)
+        if lake.folder.is_stored(table.database, table.table):
+            copy_partition(lake.destination(table), "source", FIRST, name)
     source = load_source(file)
     (row,) = lake.records(PUBLISHED, pc.field("source") == FIRST)
     tables = to_json(take_fingerprints(lake, source, {}))
     lake.replace_records(PUBLISHED, [{**row, "source": name, "tables": tables}], Fence(name, row["token"]))
     for statement in name_definitions(source):
         if name in statement:
-            lake.define(statement)
+            lake.catalog.define(statement)
 
 
 def copy_sources(installation: Installation, numbers: range) -> float:
     """Make the sources of these numbers; seconds for each."""
     spark, begun = open_session(installation.settings, "copies"), time.monotonic()
     for number in numbers:
-        copy_source(installation, Lake(spark), f"meters_{number}")
+        copy_source(installation, SparkLake(spark), f"meters_{number}")
     return (time.monotonic() - begun) / max(len(numbers), 1)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 sys.path[0:1] = [str(Path(__file__).resolve().parents[2])]
 
+from spark_jobs.storage.file_summaries import logged_files  # noqa: E402
 from tests.installations import CHECKOUT, Installation  # noqa: E402
 
 FIRST = datetime(2013, 1, 1, tzinfo=UTC)
@@ -75,11 +76,11 @@ def measure(days: int) -> None:
 
 def report(spark: Any, source: Any, when: str) -> None:
     from spark_jobs.chunks import SourceChunks
-    from spark_jobs.storage.lake import Lake
+    from spark_jobs.storage.spark_lake import SparkLake
     from spark_jobs.storage.tables import chunks
     from spark_jobs.storage.times import micros
 
-    files = Lake(spark).logged_bounds(chunks(source), "landing")
+    files = logged_files(SparkLake(spark).folder.handle(chunks(source)), "landing")
     n_chunks, size = sum(file.rows for file in files), sum(file.size for file in files)
     rows = spark.sql("SELECT sum(rows) FROM bronze.flights_chunks").first()[0]
     asked = SourceChunks(spark, source)

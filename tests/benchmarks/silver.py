@@ -29,7 +29,7 @@ from spark_jobs.restatement.touched import Scope
 from spark_jobs.restatement.windows import corrections
 from spark_jobs.session import open_session
 from spark_jobs.sources import Source, parse_source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import PUBLISHED, updates
 from tests.restatement.history import ANY_LATENESS, History
 
@@ -47,7 +47,7 @@ def main() -> None:
     history = History(source, options.days, options.rows_a_day, options.meters)
     late = int(options.days * options.rows_a_day * options.late)
     with _session() as spark:
-        ensure_source(Lake(spark), source)
+        ensure_source(SparkLake(spark), source)
         print(f"{options.days} days of {options.rows_a_day:,} rows, {options.meters} meters, {late:,} late rows")
         print(f"{'late rows':<22}{'windows':<10}{'restated s':>11}{'recomputed s':>14}{'ratio':>8}{'corrections':>13}")
         first_id = options.days // 3 * options.rows_a_day
@@ -79,7 +79,7 @@ def _publish(spark: SparkSession, history: History, definition: Definition) -> N
         scope.frontiers, arrangement=replace(scope.frontiers.arrangement, trace=scope.frontiers.arrangement.trace[:1])
     )
     first = replace(scope, frontiers=before, everything=True)
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     made = corrections(lake, first, [definition], touched_ranges(lake, first, [definition]), token=1)
     lake.append_files(definition.table(), made[definition.name].files)
     spark.sql(f"UPDATE {definition.table().qualified} SET known_from = timestamp_micros(0)")
@@ -87,7 +87,7 @@ def _publish(spark: SparkSession, history: History, definition: Definition) -> N
 
 def _timed(spark: SparkSession, scope: Scope, definition: Definition) -> tuple[float, int]:
     began = time.perf_counter()
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     made = corrections(lake, scope, [definition], touched_ranges(lake, scope, [definition]), token=2)
     # written, and never committed
     return time.perf_counter() - began, sum(file.rows for file in made[definition.name].files)

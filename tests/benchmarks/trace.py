@@ -47,8 +47,9 @@ from spark_jobs.restatement.touched import Scope
 from spark_jobs.session import open_session
 from spark_jobs.sources import Source, load_source
 from spark_jobs.storage import publication
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.frames import frame_of
 from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import FILES, FRONTIERS, UPDATE, row_columns, updates
 from spark_jobs.trace import Arrangement, MemoryJournal, StateChange
 from spark_jobs.trace.delta_plane import DeltaPlane
@@ -124,8 +125,8 @@ def source_in(home: Path, name: str = "meters") -> Source:
 
 def drain(spark: SparkSession, home: Path, n_rows: int, repeats: int) -> Figure:
     """A day's updates from an unsealed batch to a trace batch, against reading, sorting and writing them."""
-    source, lake = source_in(home), Lake(spark)
-    lake.ensure({"trace": ""}, [updates(source)])
+    source, lake = source_in(home), SparkLake(spark)
+    lake.catalog.ensure({"trace": ""}, [updates(source)])
     columns = row_columns(source)
     given = {
         "row_id": "id",
@@ -187,10 +188,10 @@ def as_compacted(n_days: int, rows_per_day: int) -> ArrangementState:
 
 def snapshot(spark: SparkSession, home: Path, n_days: int, rows_per_day: int, repeats: int) -> Figure:
     """A definite read over the batches that compaction leaves of `n_days`, against one file set with the same rows."""
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     data = (Column("key", "STRING", "Key."), Column("value", "BIGINT", "Value."))
     table = Table("trace", "bench_updates", "Updates.", (*UPDATE, *data), ("batch",), ("time",))
-    lake.ensure({"trace": ""}, [table])
+    lake.catalog.ensure({"trace": ""}, [table])
     state = as_compacted(n_days, rows_per_day)
     print(f"{n_days} day batches leave {len(state.trace)} live ones, levels {[b.level for b in state.trace]}")
     plane = DeltaPlane(lake, table)
@@ -206,7 +207,7 @@ def snapshot(spark: SparkSession, home: Path, n_days: int, rows_per_day: int, re
     )
     plane.write(rows, [b.handle for b in state.trace])
     whole = Table("trace", "bench_whole", "The same rows in one file set.", (*UPDATE[1:], *data))
-    lake.ensure({"trace": ""}, [whole])
+    lake.catalog.ensure({"trace": ""}, [whole])
     one_set = rows.select(*whole.column_names).repartition(1).sortWithinPartitions("key", "value")
     one_set.writeTo(whole.qualified).append()
     journal = MemoryJournal()
@@ -230,7 +231,7 @@ def build(home: Path, n_days: int) -> None:
     """The trace of a source after `n_days` daily runs without retention: a batch, a file of frontiers and a file of
     the ledger for each day. Written at once; what later runs find is the same."""
     with session(home) as spark:
-        days = Days(Lake(spark), source_in(home), home)
+        days = Days(SparkLake(spark), source_in(home), home)
         lake, source = days.lake, days.source
         plane, handles = SourcePlane(lake, source), [f"T{day:010d}.0" for day in range(n_days)]
         given = {
@@ -258,7 +259,7 @@ def build(home: Path, n_days: int) -> None:
             frontier_rows.append(frontier_row(source.name, day + 1, "built", standing))
             ledger.append({"source": source.name, "landing": day + 1, "rows": ROWS_PER_DAY})
         for table, made in ((FRONTIERS, frontier_rows), (FILES, ledger)):
-            lake.append(table, lake.frame(table, made).repartition(n_days), None)
+            lake.append(table, frame_of(lake.spark, table, made).repartition(n_days), None)
         lease = {"token": n_days, "run_id": None, "pid": 0, "staged": {}, "verdicts": []}
         (home / "leases").mkdir(exist_ok=True)
         (home / "leases" / f"{source.name}.lease").write_text(json.dumps(lease))
@@ -268,7 +269,7 @@ def build(home: Path, n_days: int) -> None:
 def run_days(home: Path, n_days: int) -> list[float]:
     """Go on for some days with the source in `home`; returns what each took."""
     with session(home) as spark:
-        days = Days(Lake(spark), source_in(home), home)
+        days = Days(SparkLake(spark), source_in(home), home)
         first = days.standing().landed[0][1]
         return [timed(partial(_one_day, days, day)) for day in range(first, first + n_days)]
 

@@ -25,8 +25,9 @@ from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source, load_source
 from spark_jobs.storage import publication
 from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.frames import frame_of
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import DUPLICATES, LATE, QUARANTINE, STATE, chunks, updates
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
@@ -58,25 +59,25 @@ class Staged:
 
     @property
     def scope(self) -> Scope:
-        return Scope(self.source, self.after, publication.load(Lake(self.spark), self.source))
+        return Scope(self.source, self.after, publication.load(SparkLake(self.spark), self.source))
 
     def bronze(self) -> dict[str, int]:
-        return self._keep(measures.bronze(Lake(self.spark), self.source, landings=[self.tokens["land"]]))
+        return self._keep(measures.bronze(SparkLake(self.spark), self.source, landings=[self.tokens["land"]]))
 
     def trace(self, **changes: Any) -> dict[str, int]:
         arguments = {"before": self.before, "after": self.after, **changes}
         token, landings = self.tokens["seal"], [self.tokens["land"]]
-        lake = Lake(self.spark)
+        lake = SparkLake(self.spark)
         return self._keep(measures.trace(lake, self.source, token=token, landings=landings, **arguments))
 
     def silver(self) -> dict[str, int]:
         token = self.tokens["window"]
         found = definitions(self.source)
-        lake = Lake(self.spark)
+        lake = SparkLake(self.spark)
         return self._keep(measures.silver(lake, self.scope, found, token=token, accounts=self.accounts))
 
     def gold(self) -> dict[str, int]:
-        return self._keep(measures.gold(Lake(self.spark), self.scope, token=self.tokens["compact"]))
+        return self._keep(measures.gold(SparkLake(self.spark), self.scope, token=self.tokens["compact"]))
 
     def _keep(self, measured: measures.Measurement) -> dict[str, int]:
         self.measured.append(measured)
@@ -86,7 +87,7 @@ class Staged:
         return [row.asDict() for row in self.spark.table(table.qualified).where(where).collect()]
 
     def append(self, table: Table, rows: list[Row]) -> None:
-        frame = Lake(self.spark).frame(table, rows)
+        frame = frame_of(SparkLake(self.spark).spark, table, rows)
         frame.write.format("delta").mode("append").saveAsTable(table.qualified)
 
 
@@ -121,10 +122,10 @@ def sound(spark: SparkSession, home: Settings) -> Iterator[Staged]:
     write_drops(settings, READINGS)
     source = load_source(settings.sources / "meters.yml")
     stages(spark, settings, 0, *STAGES)
-    before = frontiers.load(Lake(spark), source)
+    before = frontiers.load(SparkLake(spark), source)
     summaries = stages(spark, settings, 1, "land", "seal", "window", "compact")
     accounts = {name: Account(**found) for name, found in summaries["window"]["accounts"].items()}
-    yield Staged(spark, source, tokens_of(summaries), accounts, before, frontiers.load(Lake(spark), source))
+    yield Staged(spark, source, tokens_of(summaries), accounts, before, frontiers.load(SparkLake(spark), source))
     empty(spark)
 
 
@@ -340,7 +341,7 @@ def test_a_state_that_does_not_say_what_its_row_says_and_a_chain_of_two_ends_are
     source = load_source(settings.sources / "meters.yml")
     tokens = tokens_of(stages(lake, settings, 0, "land", "seal", "compact"))
     first = SourceFrontiers.start(source)
-    ready = Staged(lake, source, tokens, {}, first, frontiers.load(Lake(lake), source))
+    ready = Staged(lake, source, tokens, {}, first, frontiers.load(SparkLake(lake), source))
     clean = ready.gold()
     assert clean["states_off_their_row"] == 0
     state = ready.rows(STATE, f"token = {tokens['compact']} AND era = 'live' AND entity = 'b'")[0]
@@ -366,7 +367,7 @@ def test_sums_balance_beside_the_deltas_that_chains_refuse(
     source = load_source(settings.sources / "meters.yml")
     tokens = tokens_of(stages(lake, settings, 0, "land", "seal", "compact"))
     first = SourceFrontiers.start(source)
-    ready = Staged(lake, source, tokens, {}, first, frontiers.load(Lake(lake), source))
+    ready = Staged(lake, source, tokens, {}, first, frontiers.load(SparkLake(lake), source))
     clean = ready.gold()
     assert (clean["segments_with_refused_deltas"], clean["components_out_of_balance"]) == (1, 0)
     state = ready.rows(STATE, f"token = {tokens['compact']} AND era = 'live' AND entity = 'b'")[0]

@@ -15,7 +15,7 @@ from spark_jobs.extraction.errors import OffsetsLost, OriginUnreachable, OriginU
 from spark_jobs.reads.why import why
 from spark_jobs.server.jars import KAFKA
 from spark_jobs.sources import find_source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from tests.empty_lake import empty
 from tests.extraction.harness import home_with, land, loads, run, time
 from tests.jobs.harness import published
@@ -75,7 +75,7 @@ def test_a_topic_is_read_once_whatever_the_order_of_drops(
     expected = {0: {"0": [0, 1], "1": [0, 1]}, 1: {"0": [1, 3], "1": [1, 2]}, 2: {"0": [3, 4], "1": [2, 2]}}
     assert ranges(lake) == expected
     assert loads(lake) == [("a1", 1), ("a2", 2), ("a3", 9), ("b1", 3), ("b2", 4), ("c1", 5)]
-    found = why(Lake(lake), find_source(settings.sources, "meters"), "meters", ["m-c"])
+    found = why(SparkLake(lake), find_source(settings.sources, "meters"), "meters", ["m-c"])
     place = {"topic": topic, "partition": 0, "offset": 3}
     assert [{name: delta[name] for name in place} for delta in found.deltas] == [place]
 

@@ -23,8 +23,8 @@ from spark_jobs.model import STAGES
 from spark_jobs.sources import find_source
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.fingerprints import NOTED
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import DUPLICATES, FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE, chunks, updates
 from tests.effort import share_of
 from tests.jobs.harness import DAY, SOURCE, START, Reading, run, write_drops, write_lines, write_source
@@ -224,7 +224,7 @@ def test_each_corruption_is_named_by_the_invariants_about_it(lake: SparkSession,
     write_lines(home, 0, [READINGS[0].line(), "no json"], "b.ndjson")  # a duplicate and a reject
     for drop in range(3):
         run(lake, home, drop, drop)
-    source, of_lake = find_source(home.sources, "meters"), Lake(lake)
+    source, of_lake = find_source(home.sources, "meters"), SparkLake(lake)
     sound = audit(home, source, lake)
     assert [verdict.name for verdict in sound.failed] == []
     assert len(sound.verdicts) == 19
@@ -232,7 +232,7 @@ def test_each_corruption_is_named_by_the_invariants_about_it(lake: SparkSession,
     for name in share_of(CORRUPTIONS):
         corruption = CORRUPTIONS[name]
         table = corruption.table(source)
-        uri = of_lake.uri(table)
+        uri = of_lake.folder.handle(table).uri
         version = _corrupt(uri, corruption.change)
         found = audit(home, source, lake)
         failed = {verdict.name for verdict in found.failed}
@@ -273,9 +273,9 @@ def test_a_change_that_is_accepted_corrects_windows_and_states(lake: SparkSessio
     home = write_source(bare, SOURCE)
     write_drops(home, READINGS)
     run(lake, home, 0, 2)
-    source, of_lake = find_source(home.sources, "meters"), Lake(lake)
-    _corrupt(of_lake.uri(_silver(source)), live(with_value("total", lambda v: v + 1)))
-    _corrupt(of_lake.uri(STATE), live(with_value("ints", lambda v: [v[0], v[1] + 1])))
+    source, of_lake = find_source(home.sources, "meters"), SparkLake(lake)
+    _corrupt(of_lake.folder.handle(_silver(source)).uri, live(with_value("total", lambda v: v + 1)))
+    _corrupt(of_lake.folder.handle(STATE).uri, live(with_value("ints", lambda v: [v[0], v[1] + 1])))
     failed = audit(home, source, lake).failed
     assert {verdict.name for verdict in failed} == PUBLISHED_ANEW
     assert all("--accept-definition" in verdict.on_failure for verdict in failed)
@@ -292,7 +292,7 @@ def test_a_first_publication_that_is_gone_is_missed(lake: SparkSession, bare: Se
     source = find_source(home.sources, "meters")
     assert audit(home, source, lake).failed == []  # nothing was ever published
     run(lake, home, 0, 0)
-    _corrupt(Lake(lake).uri(PUBLISHED), without)
+    _corrupt(SparkLake(lake).folder.handle(PUBLISHED).uri, without)
     (failed,) = audit(home, source, lake).failed
     assert failed.name == "records_at_odds"
     assert "no row of meters" in str(failed.sample)
@@ -317,7 +317,7 @@ def test_what_only_adaptive_windows_have_is_audited(lake: SparkSession, bare: Se
     for drop in range(3):
         run(lake, home, drop, drop)
     source = find_source(home.sources, "meters")
-    uri = Lake(lake).uri(_batches(source))
+    uri = SparkLake(lake).folder.handle(_batches(source)).uri
     assert audit(home, source, lake).failed == []
     failed = {}
     chosen = share_of(BATCH_CORRUPTIONS)
@@ -411,7 +411,7 @@ def test_a_source_that_keeps_chains_is_audited(lake: SparkSession, bare: Setting
     chosen = {CUT, GONE, *share_of(CHAIN_CORRUPTIONS)}
     for name in chosen:
         corruption = CHAIN_CORRUPTIONS[name]
-        uri = Lake(lake).uri(corruption.table(source))
+        uri = SparkLake(lake).folder.handle(corruption.table(source)).uri
         version = _corrupt(uri, corruption.change)
         broken = audit(home, source, lake).failed
         failed[name] = {verdict.name for verdict in broken}
@@ -443,9 +443,9 @@ def test_files_before_a_drop_are_left_aside(lake: SparkSession, bare: Settings) 
     write_drops(home, READINGS)
     run(lake, home, 0, 2)
     source = find_source(home.sources, "meters")
-    uri = Lake(lake).uri(QUARANTINE)
+    uri = SparkLake(lake).folder.handle(QUARANTINE).uri
     assert Path(uri.removeprefix("file:")).exists()
-    rows_of = Lake(lake).uri(chunks(source))
+    rows_of = SparkLake(lake).folder.handle(chunks(source)).uri
     _corrupt(rows_of, lambda rows: rows.filter(pc.not_equal(rows["seq_no"], 0)))
     everything, later = (audit(home, source, lake, since=n) for n in (0, 1))
     assert {v.name for v in everything.failed} == {ROWS, READ, TRACE}

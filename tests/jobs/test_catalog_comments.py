@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.jobs.pins import make_pin
 from spark_jobs.sources import find_source
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import LONGEST_COMMENT
+from spark_jobs.storage.spark_lake import SparkLake
 from tests.empty_lake import DATABASES
 from tests.jobs.harness import SOURCE, Reading, run, write_drops, write_source
 
@@ -49,7 +49,7 @@ def test_every_table_view_and_column_has_a_comment(
     run(lake, home, 0, 0)
     write_source(home, VECTORS, "vectors")
     run(lake, home, 0, 0, source="vectors")
-    make_pin(Lake(lake), [find_source(home.sources, "meters")], "kept")
+    make_pin(SparkLake(lake), [find_source(home.sources, "meters")], "kept")
     wrong, seen = [], 0
     # marts are dbt's: tests/server/test_marts.py
     for database in set(DATABASES) - {"marts", "marts_staging"}:

@@ -24,8 +24,8 @@ from spark_jobs.reads.state_reads import entity_history, rollback_rows
 from spark_jobs.restatement import chains as restated_chains
 from spark_jobs.sources import load_source
 from spark_jobs.storage import chain_views
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.read_counts import count_read
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.times import micros
 from tests.jobs.harness import DAY, MINUTE, START, _iso, run, write_lines, write_source
 
@@ -148,7 +148,7 @@ def vectors(found: dict[str, NaiveEntity]) -> dict[str, list[Any]]:
 
 def answers_are_a_replays(spark: SparkSession, home: Settings, means: Any, known: list[int]) -> int:
     """Every (event time, visible time) of a grid; returns how many states were compared."""
-    source, lake = load_source(home.sources / "meters.yml"), Lake(spark)
+    source, lake = load_source(home.sources / "meters.yml"), SparkLake(spark)
     rows = [row for row in updates(spark) if row["entity"] != "s"]
     times = sorted({row["event_time"] for row in rows})
     compared = 0
@@ -218,7 +218,7 @@ def test_late_rows_restate_their_entitys_chain_alone_and_every_answer_is_a_repla
     held = sum(len(row["event_times"]) for row in segments(lake).values())
     assert (len(elsewhere["row_ids"].combine_chunks().flatten()), held) == (held, held)
     assert str(elsewhere.schema.field("delta_floats").type).startswith("list<")
-    metrics = chain_metrics(Lake(lake), load_source(home.sources / "meters.yml"))
+    metrics = chain_metrics(SparkLake(lake), load_source(home.sources / "meters.yml"))
     told = lake.table("gold.compactions").orderBy("known_from").collect()
     assert [(r.source, r.chains) for r in told] == [("meters", 3), ("meters", 2)]
     assert sum(r.deltas_merged for r in told) == metrics.merged == sum(r.delta_count for r in newest)
@@ -241,7 +241,7 @@ def test_a_rollback_is_new_deltas_and_a_pin_holds_what_was(lake: SparkSession, h
     ]
     write(home, 0, rows)
     run(lake, home, 0, 0)
-    source, tables = load_source(home.sources / "meters.yml"), Lake(lake)
+    source, tables = load_source(home.sources / "meters.yml"), SparkLake(lake)
     then, now = micros(START + 6 * MINUTE), micros(START + 12 * MINUTE)
     told = [(v.op, v.refusal, v.state.status, v.state.vector) for v in entity_history(tables, source, "a")]
     assert told == [
@@ -258,7 +258,7 @@ def test_a_rollback_is_new_deltas_and_a_pin_holds_what_was(lake: SparkSession, h
     with pytest.raises(PinExists):
         make_pin(tables, [source], "first_day")
     assert drop_pin(tables, "first_day") == pinned.tables
-    assert (pins(tables), "first_day__meters_state" in tables.names("pins")) == ([], False)
+    assert (pins(tables), "first_day__meters_state" in tables.catalog.names("pins")) == ([], False)
     with pytest.raises(ParameterError, match="the name of a pin"):
         drop_pin(tables, "first_day")
     assert make_pin(tables, [source], "first_day") == pinned
@@ -356,7 +356,7 @@ def test_chains_are_begun_and_given_up_with_the_source_file(lake: SparkSession, 
     assert sums == {"a": (6, 120), "b": (4, 16)}
     assert lake.table("gold.checkpoints").count() > 2
     first = micros(START + DAY) - 1
-    then = states_at(Lake(lake), load_source(home.sources / "meters.yml"), known_us=first).collect()
+    then = states_at(SparkLake(lake), load_source(home.sources / "meters.yml"), known_us=first).collect()
     assert {r.meter: r.load for r in then} == {"a": 20, "b": 16}
     write_source(home, plain)
     run(lake, home, 2, 2, accept_definition=True)

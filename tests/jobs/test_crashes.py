@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.model import STAGES
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.spark_lake import SparkLake
 from tests.empty_lake import empty
 from tests.jobs.harness import published, run, write_drops, write_source
 from tests.jobs.test_chains import UPSERT, upserts, write
@@ -105,11 +105,11 @@ def _assert_at_rest(spark: SparkSession, home: Settings) -> None:
 def kill_after(patch: pytest.MonkeyPatch, target: str) -> None:
     """Let the commits through, and end the process after the one to the table `target`."""
     for name in ("append", "append_files", "append_dense", "replace_files", "record", "replace_record"):
-        patch.setattr(Lake, name, _dying(getattr(Lake, name), target))
+        patch.setattr(SparkLake, name, _dying(getattr(SparkLake, name), target))
 
 
 def _dying(original: Callable[..., None], target: str) -> Callable[..., None]:
-    def commit(self: Lake, table: Table, *arguments: object) -> None:
+    def commit(self: SparkLake, table: Table, *arguments: object) -> None:
         original(self, table, *arguments)
         if table.qualified == target:
             raise Killed(target)

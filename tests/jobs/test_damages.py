@@ -30,9 +30,11 @@ from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.checksums import write_file_checksums
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.people_tables import ERASURES
+from spark_jobs.storage.places import TableHandle
 from spark_jobs.storage.quality_tables import QUALITY
-from spark_jobs.storage.records import arrow_records, widen_records
+from spark_jobs.storage.records import arrow_records, replace_records, widen_records
 from spark_jobs.storage.stored_lake import StoredLake
+from spark_jobs.storage.table_notes import column_types
 from spark_jobs.storage.tables import PUBLISHED as PUBLISHED_TABLE
 from tests.lakes import made
 
@@ -52,14 +54,14 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
         archive.extractall(home, filter="data")
     lake = StoredLake(home / "lake")
     for table in (*QUALITY, ERASURES):
-        if not lake.is_stored(table.database, table.table):
-            write_deltalake(lake.uri(table), arrow_records(table, []), partition_by=[*table.partitions])
-    published, column = Path(lake.uri(PUBLISHED_TABLE)), PUBLISHED_TABLE.columns[-1]
-    if column.name not in lake.columns(PUBLISHED_TABLE):
+        if not lake.folder.is_stored(table.database, table.table):
+            write_deltalake(lake.folder.handle(table).uri, arrow_records(table, []), partition_by=[*table.partitions])
+    published, column = Path(lake.folder.handle(PUBLISHED_TABLE).uri), PUBLISHED_TABLE.columns[-1]
+    if column.name not in column_types(lake.folder.handle(PUBLISHED_TABLE)):
         rows = DeltaTable(published).to_pyarrow_table()
         widened = rows.append_column(column.name, pa.nulls(rows.num_rows, pa.string()))
-        widen_records(str(published), {}, lambda: widened, {column.name: column.comment})
-    chains = DeltaTable(lake.uri(CHAINS))
+        widen_records(TableHandle(str(published)), lambda: widened, {column.name: column.comment})
+    chains = DeltaTable(lake.folder.handle(CHAINS).uri)
     chains.alter.add_columns([Field("sequences", ArrayType("string", contains_null=True))])
     for log in home.glob("lake/*.db/*/_delta_log"):
         for commit in log.glob("*.json"):
@@ -67,7 +69,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for source in read_sources(home / "sources").sources.values():
         shown = publication.load(lake, source)
         noted = replace(shown, tables=take_fingerprints(lake, source, {}))
-        publication.commit(lake, source, Fence(source.name, shown.token + 1), noted)
+        fence = Fence(source.name, shown.token + 1)
+        replace_records(lake.folder.handle(PUBLISHED_TABLE), [publication.row_of(source, fence, noted)], fence)
     (home / "metastore").mkdir()
     (home / "metastore" / "service.properties").touch()
     return home

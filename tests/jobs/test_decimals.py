@@ -22,7 +22,7 @@ from spark_jobs.config import Settings
 from spark_jobs.jobs.replay import Asked, replay_of
 from spark_jobs.reads.why import why
 from spark_jobs.sources import load_source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.times import micros
 from tests.jobs.harness import DAY, MINUTE, START, run, write_lines, write_source
 
@@ -194,7 +194,7 @@ def test_chunks_json_duplicates_and_explanations_hold_every_digit(lake: SparkSes
         json.loads(row.components) for row in lake.table("bronze.shop_deltas").where("entity = 'a'").collect()
     ]
     assert {c["price"] for c in components} == {NINES}
-    told = why(Lake(lake), source, "silver.days", ["b", "2024-01-01T00:00:00Z"])
+    told = why(SparkLake(lake), source, "silver.days", ["b", "2024-01-01T00:00:00Z"])
     assert {row["price"] for row in told.deltas} == {None, *found.to_pylist()}
 
 

@@ -29,8 +29,8 @@ from spark_jobs.jobs.stage import run_stage
 from spark_jobs.model import STAGES
 from spark_jobs.sources import Environment, create_environment, find_source
 from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.places import lake_root
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import STATE
 from tests.jobs.harness import SOURCE, run, write_drops, write_source
 from tests.jobs.test_definitions import READINGS
@@ -132,7 +132,7 @@ def test_differences_are_those_from_production_as_it_is(lake: SparkSession, home
     environment = environment_with(home, CHANGED)
     done = built(lake, home, environment)
     source = find_source(environment.folder, "meters")
-    compared = {d.table: (d.counts, lacking) for d, lacking in differences(Lake(lake), done, source, 0)}
+    compared = {d.table: (d.counts, lacking) for d, lacking in differences(SparkLake(lake), done, source, 0)}
     # minute 100 counts, which was late: with it alone, and with minutes 65 and 10
     assert compared["dev__silver.hourly"][1] == ["low"]
     assert compared["dev__silver.hourly"][0]["inserted"] > 0
@@ -154,7 +154,7 @@ def test_differences_are_those_from_production_as_it_is(lake: SparkSession, home
     assert compared["dev__silver.hourly"][0] == counts
     write_source(home, CHANGED)
     run(lake, home, 0, 1, accept_definition=True)
-    now = list(differences(Lake(lake), done, source, 0))
+    now = list(differences(SparkLake(lake), done, source, 0))
     assert not any(d.rows for d, _ in now)
     assert not any(lacking for _, lacking in now)
 
@@ -164,9 +164,9 @@ def test_a_build_that_production_left_behind_is_not_promoted(lake: SparkSession,
     environment = environment_with(home, CHANGED)
     source = find_source(environment.folder, "meters")
     first = built(lake, home, environment)
-    assert first.stands(Lake(lake), source)
+    assert first.stands(SparkLake(lake), source)
     run(lake, home, 1, 1)
-    assert not first.stands(Lake(lake), source)
+    assert not first.stands(SparkLake(lake), source)
     before = shown_of(lake)
     with pytest.raises(StalePlan, match="env build dev meters"):
         promoted(lake, home, environment)
@@ -288,7 +288,7 @@ def test_dropped_it_leaves_nothing(lake: SparkSession, home: Settings) -> None:
     assert rows(lake, "dev__silver.hourly") == rows(lake, "silver.hourly")
     assert "quarters" not in {r.tableName for r in lake.sql("SHOW TABLES IN dev__silver").collect()}
     for one in (environment, other):
-        assert drop_tables(Lake(lake), one) == ["meters"]
+        assert drop_tables(SparkLake(lake), one) == ["meters"]
         assert find_build(one, "meters") is None
     assert listing(root) == before
     assert not [r.namespace for r in lake.sql("SHOW DATABASES").collect() if "__" in r.namespace]

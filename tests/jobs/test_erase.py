@@ -27,8 +27,8 @@ from spark_jobs.landing.choices import Choice, of_entity
 from spark_jobs.landing.erasures import ErasureUnfinished, erased_values, erasures
 from spark_jobs.publish.marts import MartsFailed
 from spark_jobs.sources import Source, create_environment, find_source
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.places import lake_root
+from spark_jobs.storage.spark_lake import SparkLake
 from tests.jobs.harness import DAY, MINUTE, START, published, run
 from tests.support.erasures import LEFT_OUT, assert_nothing_left, at_times, erase_until, land, rows_in_files
 
@@ -158,7 +158,7 @@ def assert_no_version_has_it(lake: SparkSession, tables: dict[str, dict[str, int
 
 def test_it_is_as_if_it_had_never_been_there(lake: SparkSession, home: Settings) -> None:
     run_all(lake, home)
-    make_pin(Lake(lake), [planes(home)], "before")
+    make_pin(SparkLake(lake), [planes(home)], "before")
     environment = create_environment(home.home, "dev", home.sources, ["planes"])
     file = environment.folder / "planes.yml"
     file.write_text(file.read_text().replace("size: 60 min", "size: 30 min"))
@@ -216,7 +216,7 @@ def test_interrupted_anywhere_it_goes_on(lake: SparkSession, home: Settings, ste
     erase_until(step, lake, home, planes(home), gone(home))
     report = erase(home, planes(home), lake, gone(home), "asked")
     assert report.left == []
-    assert [one.step for one in erasures(Lake(lake), planes(home))] == ["finished"]
+    assert [one.step for one in erasures(SparkLake(lake), planes(home))] == ["finished"]
     assert_as_never_there(lake)
     assert audit(home, planes(home), lake).failed == []
     # its owner has rewritten the files, and nobody saw the command end
@@ -288,7 +288,7 @@ def test_refusals_say_what_is_wrong(lake: SparkSession, home: Settings) -> None:
     for act in actions:
         with pytest.raises(EntityUnknown, match="letter by letter"):
             act()
-    assert erased_values(Lake(lake), planes(home)) is None
+    assert erased_values(SparkLake(lake), planes(home)) is None
     with pytest.raises(erasing.ParameterError, match="reason"):
         erase(home, planes(home), lake, gone(home), " ")
     land(home, "planes", 3, [line(3 * NIGHT, "N1", "JFK", 1)])

@@ -21,9 +21,9 @@ from spark_jobs.kernels.records.erased import erased_hash
 from spark_jobs.landing.choices import Choice, of_condition
 from spark_jobs.landing.erasures import ErasedColumnGone, ErasureUnfinished, erased_values, erasures
 from spark_jobs.sources import Source, find_source
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import ERASURES, FINISHED
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import DATABASES
 from tests.jobs.harness import MINUTE, START, published, run
 from tests.support.erasures import LEFT_OUT, assert_nothing_left, at_times, erase_until, land, rows_in_files
@@ -192,7 +192,7 @@ def chains(lake: SparkSession, source: str) -> list[Any]:
 
 def test_it_is_as_if_the_rows_had_never_landed(lake: SparkSession, home: Settings) -> None:
     run_all(lake, home)
-    make_pin(Lake(lake), [orders(home)], "before")
+    make_pin(SparkLake(lake), [orders(home)], "before")
     correct(lake, home)
     preview = find(home, orders(home), lake, gone(home))
     before = rows_in_files(lake)
@@ -205,7 +205,7 @@ def test_it_is_as_if_the_rows_had_never_landed(lake: SparkSession, home: Setting
     assert_nothing_left(lake, home, GONE)
     assert rows_in_files(lake) == before
     assert audit(home, orders(home), lake).failed == []
-    [(column, step)] = [(one.erased_column, one.step) for one in erasures(Lake(lake), orders(home))]
+    [(column, step)] = [(one.erased_column, one.step) for one in erasures(SparkLake(lake), orders(home))]
     assert (column, step) == ("customer", FINISHED)
     assert {row.shop for row in lake.sql("SELECT shop FROM pins.before__by_shop").collect()} == {"S0", "S1", "S2"}
 
@@ -253,8 +253,8 @@ def test_interrupted_anywhere_it_goes_on(lake: SparkSession, home: Settings, ste
 @pytest.mark.parametrize("home", ["sums"], indirect=True)
 def test_an_entity_that_was_erased_before_columns_were_recorded_stays_out(lake: SparkSession, home: Settings) -> None:
     columns = tuple(column for column in ERASURES.columns if column.name != "erased_column")
-    tables, salt = Lake(lake), "00" * 16
-    tables.ensure(DATABASES, [Table("bronze", "erasures", ERASURES.comment, columns, ERASURES.partitions)])
+    tables, salt = SparkLake(lake), "00" * 16
+    tables.catalog.ensure(DATABASES, [Table("bronze", "erasures", ERASURES.comment, columns, ERASURES.partitions)])
     row = {"source": "orders", "erasure": "erasure-1", "entity_hash": erased_hash("S1", salt), "salt": salt}
     tables.record(
         ERASURES, [{**row, "step": FINISHED, "number": 3, "because": "asked", "erased_by": "ann", "recorded_at": START}]

@@ -15,7 +15,7 @@ from spark_jobs.reads.as_of import states_at
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.sample import prepare_sample
 from spark_jobs.sources import load_source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from tests.jobs.harness import run, write_source
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
@@ -45,7 +45,7 @@ def test_a_week_of_flights_compacted_every_day(lake: SparkSession, spark_setting
     home = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
     home = write_source(home, f"{SHIPPED}\ncompaction: {{keep_recent: 2, delta_threshold: 5}}\n", "flights")
     prepare_sample(home.landing, first=START.date(), last=(START + dt.timedelta(DAYS - 1)).date(), sources=("flights",))
-    source, tables = load_source(home.sources / "flights.yml"), Lake(lake)
+    source, tables = load_source(home.sources / "flights.yml"), SparkLake(lake)
     components = ["flights", "air_minutes", "miles", "delay_minutes"]
     told: dict[int, set[tuple[object, ...]]] = {}
     for day in range(DAYS):

@@ -15,7 +15,7 @@ from spark_jobs.jobs.plan import gap_of_run, plan_run
 from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.sources import load_source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.times import micros
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.gap import SealGap
@@ -51,7 +51,7 @@ def test_a_run_that_would_pass_drops_is_refused_before_anything_lands(lake: Spar
     with pytest.raises(SealGap):
         run_stage("seal", **later, settings=meters, spark=lake)
     source = load_source(meters.sources / "meters.yml")
-    assert frontiers.load(Lake(lake), source).seal_us == micros(START + DAY)
+    assert frontiers.load(SparkLake(lake), source).seal_us == micros(START + DAY)
     assert published(lake, "silver.shifts") == before
 
 

@@ -18,7 +18,7 @@ from spark_jobs.kernels.deltas.frontiers import BelowHorizon
 from spark_jobs.reads.as_of import states_at
 from spark_jobs.reads.state_reads import rollback_rows
 from spark_jobs.sources import load_source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.times import micros
 from tests.empty_lake import empty
 from tests.jobs.harness import SOURCE, START, Reading, published, run, write_drops, write_source
@@ -61,7 +61,7 @@ def made(folder: Path, settings: Settings, text: str) -> Settings:
 
 def states(spark: SparkSession, home: Settings) -> set[tuple[Any, ...]]:
     """What the trace, or the chains, say of all entities."""
-    rows = states_at(Lake(spark), load_source(home.sources / "meters.yml")).collect()
+    rows = states_at(SparkLake(spark), load_source(home.sources / "meters.yml")).collect()
     return {(r.meter, r.readings, r.load) for r in rows}
 
 
@@ -69,9 +69,9 @@ def refuses_below(spark: SparkSession, home: Settings) -> None:
     """States are told from the horizon of what the last run published on, and not before it."""
     horizon_us = micros(START) + (DAYS - KEPT_DAYS) * DAY * 60_000_000
     source = load_source(home.sources / "meters.yml")
-    assert states_at(Lake(spark), source, event_us=horizon_us).count() == 2
+    assert states_at(SparkLake(spark), source, event_us=horizon_us).count() == 2
     with pytest.raises(BelowHorizon) as refusal:
-        states_at(Lake(spark), source, event_us=horizon_us - 1)
+        states_at(SparkLake(spark), source, event_us=horizon_us - 1)
     assert refusal.value.horizon_us == horizon_us
 
 
@@ -84,7 +84,7 @@ def listed(spark: SparkSession, action: str) -> Counter:
 
 def below_is_refused(spark: SparkSession, home: Settings) -> None:
     """By a rollback to there, by one that would take effect there, and by a join; at the horizon all are answered."""
-    source, tables = load_source(home.sources / "meters.yml"), Lake(spark)
+    source, tables = load_source(home.sources / "meters.yml"), SparkLake(spark)
     day = DAY * 60_000_000
     horizon = micros(START) + (DAYS - KEPT_DAYS) * day
     for to_us, at_us in ((horizon - 1, horizon + day), (horizon, horizon - 1)):

@@ -16,7 +16,7 @@ from spark_jobs.kernels.arrangement import Lease
 from spark_jobs.reads.as_of import states_at
 from spark_jobs.sources import load_source
 from spark_jobs.storage import publication
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
 from tests.empty_lake import empty
 from tests.jobs.harness import Reading, run, write_drops, write_lines, write_source
@@ -55,7 +55,7 @@ def changelogs(spark: SparkSession) -> dict[str, list[Change]]:
 
 def states(spark: SparkSession, home: Settings) -> list[list[Change]]:
     """What was known of every meter at ticks around the ends of the days that are published."""
-    lake, source = Lake(spark), load_source(home.sources / "meters.yml")
+    lake, source = SparkLake(spark), load_source(home.sources / "meters.yml")
     published_us = publication.load(lake, source).published_us
     ends = [source.drops.interval(n)[1] for n in range(4)]
     times = [t for hi in ends for t in (hi - 1, hi) if t < published_us]
@@ -136,7 +136,7 @@ def test_days_that_run_after_an_interrupted_later_one_are_known_from_their_own_e
         run(lake, home, day, day)
     assert (changelogs(lake), states(lake, home)) == expected
     source = load_source(home.sources / "meters.yml")
-    assert frontiers.load(Lake(lake), source).landed == ((0, 4),)
+    assert frontiers.load(SparkLake(lake), source).landed == ((0, 4),)
     assert published_by(lake) == [f"test-{day}-{day}" for day in range(4)]
 
 
@@ -149,7 +149,7 @@ def test_what_an_interrupted_run_landed_counts_as_landed_once_another_run_takes_
     landed = run(lake, home, 2, 2, pass_gap=False)[0]
     assert (landed["files"], landed["resumed_files"]) == (2, 1)
     source = load_source(home.sources / "meters.yml")
-    assert frontiers.load(Lake(lake), source).landed == ((0, 3),)
+    assert frontiers.load(SparkLake(lake), source).landed == ((0, 3),)
     assert published_by(lake) == ["test-0-0", "test-2-2"]
     hold(home, source, lake, Lease("audit", source.drops.interval(2)[0], 2**62))
     run(lake, home, 0, 2)

@@ -14,8 +14,8 @@ from spark_jobs.definitions.catalog import LakeOlder, check_tables
 from spark_jobs.jobs.audit import audit
 from spark_jobs.landing.standing import standing_rows
 from spark_jobs.sources import drop_of, first_row_id, load_source, row_id
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.lake_format import FORMAT, format_of
+from spark_jobs.storage.spark_lake import SparkLake
 from tests.jobs.harness import published
 from tests.lakes import made
 from tests.lakes.made import NIGHT, WINDOWS, file_of, gauge, meter, run, write
@@ -81,11 +81,11 @@ def test_it_opens_is_migrated_once_and_says_the_same(lake: SparkSession, home: S
     sources = {name: load_source(home.sources / f"{name}.yml") for name in ("meters", "gauges")}
     for source in sources.values():
         with pytest.raises(LakeOlder, match=r"bronze\.files without .*first_row_id"):
-            check_tables(Lake(lake), source)
+            check_tables(SparkLake(lake), source)
     for name in sources:
         run(lake, home, name, 2, 2, "first")
     for name, source in sources.items():
-        check_tables(Lake(lake), source)
+        check_tables(SparkLake(lake), source)
         stages = run(lake, home, name, 2, 2, "again")
         assert [stage["commits"] for stage in stages] == [0] * len(stages), "it is migrated"
         assert audit(home, source, lake).failed == []
@@ -104,14 +104,14 @@ def test_it_opens_is_migrated_once_and_says_the_same(lake: SparkSession, home: S
 
 def test_a_lake_without_a_format_opens_is_given_one_and_says_the_same(lake: SparkSession, at_home: Settings) -> None:
     home = made.opened(lake, at_home, "without_format")
-    assert format_of(Lake(lake)) is None
+    assert format_of(SparkLake(lake)) is None
     for name in ("meters", "gauges"):
         run(lake, home, name, 2, 2, "first")
         source = load_source(home.sources / f"{name}.yml")
-        check_tables(Lake(lake), source)
+        check_tables(SparkLake(lake), source)
         assert [stage["commits"] for stage in run(lake, home, name, 2, 2, "again")] == [0] * 5, "it is migrated"
         assert audit(home, source, lake).failed == []
-    assert format_of(Lake(lake)) == str(FORMAT)
+    assert format_of(SparkLake(lake)) == str(FORMAT)
     same(made.answers(lake, home), made.said("without_format"))
 
 
@@ -184,7 +184,7 @@ class Ids:
         self._spark, self._home = spark, home
 
     def of(self, source: str) -> dict[int, str]:
-        rows = standing_rows(Lake(self._spark), load_source(self._home.sources / f"{source}.yml"))
+        rows = standing_rows(SparkLake(self._spark), load_source(self._home.sources / f"{source}.yml"))
         return {row.row_id: row.entity for row in rows.select("row_id", "entity").collect()}
 
 

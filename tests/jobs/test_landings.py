@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.reads.why import why
 from spark_jobs.sources import load_source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from tests.jobs.harness import SOURCE, Reading, run, write_lines, write_source
 
 DAY = 24 * 60
@@ -34,7 +34,7 @@ def test_a_row_that_a_changed_file_left_as_it_was_is_named_by_its_own_landing(
     expected = [(10, 5, "test-0-0"), (20, 8, "test-0-1"), (DAY + 10, 1, "test-0-1")]
 
     def told() -> list[tuple[int, int, str]]:
-        found = why(Lake(lake), source, "meters", ["a"])
+        found = why(SparkLake(lake), source, "meters", ["a"])
         return [(int(d["delta_id"].split("-")[1]), d["load"], d["run_id"]) for d in found.deltas]
 
     assert told() == expected

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.storage.fence import Fence, Superseded
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.records import newest_token
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import FRONTIERS
 from tests.empty_lake import empty
 from tests.jobs.harness import published, run, write_drops, write_source
@@ -61,7 +62,7 @@ def test_a_run_without_the_leases_goes_on_where_the_lake_stands(
 
 def test_a_commit_that_is_too_late_says_so(lake: SparkSession, home: Settings) -> None:
     run(lake, home, 0, 0)
-    held = Lake(lake)
-    late = Fence("meters", held.newest_token("meters") - 3)
+    held = SparkLake(lake)
+    late = Fence("meters", newest_token(held.folder, "meters") - 3)
     with pytest.raises(Superseded, match="under this token or a greater one"):
         held.record(FRONTIERS, [{"source": "meters", "token": late.token}], late)

@@ -19,8 +19,8 @@ from spark_jobs.jobs.maintenance import Step, StepFailed, maintain_installation,
 from spark_jobs.reads.why import why
 from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.storage.file_upkeep import Footprint
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.places import lake_root
+from spark_jobs.storage.spark_lake import SparkLake
 from tests.empty_lake import empty
 from tests.jobs.harness import DAY, SOURCE, START, path_of, published, run, write_source
 from tests.jobs.test_merging import answers, readings, rows_of, source_of, write
@@ -55,7 +55,7 @@ def everything(spark: SparkSession, home: Settings, *days: int) -> dict[str, Any
     for name in ("silver.hourly_changes", "silver.shifts_changes", "gold.meters_changes", "trace.meters_corrections"):
         told[name] = rows_of(spark.table(name))
     told["publications"] = rows_of(spark.table("trace.publications"))
-    told["why of a window"] = why(Lake(spark), source_of(home), "silver.hourly", window_of(spark))
+    told["why of a window"] = why(SparkLake(spark), source_of(home), "silver.hourly", window_of(spark))
     return told
 
 

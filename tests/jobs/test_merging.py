@@ -21,8 +21,8 @@ from spark_jobs.session_settings import session_settings
 from spark_jobs.sources import Source, load_source
 from spark_jobs.storage.dense_files import WRITER_OPTIONS
 from spark_jobs.storage.fingerprints import NOTED_SQL
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.times import micros
 from tests.empty_lake import empty
 from tests.jobs.harness import MINUTE, START, Reading, path_of, published, run, write_lines, write_source
@@ -61,7 +61,7 @@ def answers(spark: SparkSession, home: Settings) -> dict[str, Any]:
     source = source_of(home)
     told: dict[str, Any] = {table: published(spark, table) for table in ALL}
     told["deltas"] = rows_of(spark.table("bronze.meters_deltas").drop("chunk_id"))
-    told["standing"] = rows_of(standing_rows(Lake(spark), source))
+    told["standing"] = rows_of(standing_rows(SparkLake(spark), source))
     told["sums"] = rows_of(spark.sql("SELECT diff, sum(rows) FROM bronze.meters_chunks GROUP BY diff"))
     asked = SourceChunks(spark, source)
     at = [micros(START + minute * MINUTE) for minute in (DAY // 2, 2 * DAY, 9 * DAY)]
@@ -69,7 +69,7 @@ def answers(spark: SparkSession, home: Settings) -> dict[str, Any]:
         told[f"range of {meter}"] = asked.range_query(meter, timeline, at[0], at[1]).to_pylist()
         told[f"all of {meter}"] = asked.range_query(meter, timeline, 0, at[2], ["heat"]).to_pylist()
         told[f"latest of {meter}"] = [asked.latest_at(meter, timeline, t) for t in at[1:]]
-    told["why"] = why(Lake(spark), source, "gold.meters", ["a"])
+    told["why"] = why(SparkLake(spark), source, "gold.meters", ["a"])
     return told
 
 
@@ -139,12 +139,12 @@ def test_a_merge_that_ends_between_its_files_and_its_commit_leaves_files_alone(
         run(lake, home, drop, drop)
     before, chunks = answers(lake, home), lake.table("bronze.meters_chunks").count()
 
-    def files_alone(self: Lake, table: Table, rows: DataFrame, *_: object) -> None:
-        rows.write.options(**WRITER_OPTIONS).mode("append").parquet(self.uri(table))
+    def files_alone(self: SparkLake, table: Table, rows: DataFrame, *_: object) -> None:
+        rows.write.options(**WRITER_OPTIONS).mode("append").parquet(self.folder.handle(table).uri)
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(Lake, "replace_dense", files_alone)
+        patch.setattr(SparkLake, "replace_dense", files_alone)
         patch.setattr(DeltaTable, "create_write_transaction", _killing)
         merge(home, source_of(home), lake)
     assert (answers(lake, home), lake.table("bronze.meters_chunks").count()) == (before, chunks)
@@ -183,9 +183,9 @@ def test_runs_merge_when_eight_landings_came_and_say_so_of_lost_rows(lake: Spark
         write(home, drop, readings(drop))
         told = {summary["stage"]: summary for summary in run(lake, home, drop, drop)}["compact"]
         assert (told["chunks_before"] > 0) == (drop == 8)
-    assert len(runs_of(Lake(lake), source, {})) == 2
+    assert len(runs_of(SparkLake(lake), source, {})) == 2
     before = answers(lake, home)
-    assert merge_due(Lake(lake), source, 10**6, 10**6) == Merged()
+    assert merge_due(SparkLake(lake), source, 10**6, 10**6) == Merged()
     newest = lake.table("bronze.meters_chunks").agg({"landing": "max"}).collect()[0][0]
     # as by a fault of our own: others' commits are refused before
     with session_settings(lake, NOTED_SQL):

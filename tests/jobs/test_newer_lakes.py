@@ -18,6 +18,8 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.lake_format import FORMAT, PROPERTY, LakeNewer, format_of, mark_format
 from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.people_tables import DISMISSALS
+from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.table_notes import noted_table
 from tests.jobs.harness import SOURCE, Reading, published, run, write_drops, write_source
 
 pytestmark = pytest.mark.spark
@@ -37,49 +39,49 @@ def say(spark: SparkSession, text: str) -> None:
 
 def versions(spark: SparkSession) -> dict[str, int]:
     """The newest version of each table of bronze, trace and silver that stands in its folder."""
-    lake, stands = Lake(spark), {}
+    lake, stands = SparkLake(spark), {}
     for database in ("bronze", "trace", "silver"):
-        for table in lake.names(database):
-            if lake.is_stored(database, table):
-                stands[f"{database}.{table}"] = lake.noted(database, table).version
+        for table in lake.catalog.names(database):
+            if lake.folder.is_stored(database, table):
+                stands[f"{database}.{table}"] = noted_table(lake.folder.handle_of(database, table)).version
     return stands
 
 
 def test_a_new_lake_has_the_format_and_a_plan_gives_it_to_none(lake: SparkSession) -> None:
-    assert format_of(Lake(lake)) is None
-    planned = OverlayLake(lake)
+    assert format_of(SparkLake(lake)) is None
+    planned = OverlayLake(SparkLake(lake))
     try:
         ensure_source(planned, METERS)
     finally:
         planned.close()
-    assert format_of(Lake(lake)) is None
-    ensure_source(Lake(lake), METERS)
-    assert format_of(Lake(lake)) == str(FORMAT)
+    assert format_of(SparkLake(lake)) is None
+    ensure_source(SparkLake(lake), METERS)
+    assert format_of(SparkLake(lake)) == str(FORMAT)
 
 
 def test_a_lake_of_before_formats_is_read_and_gets_one_once(lake: SparkSession) -> None:
-    ensure_source(Lake(lake), METERS)
+    ensure_source(SparkLake(lake), METERS)
     lake.sql(f"ALTER TABLE {DISMISSALS.qualified} UNSET TBLPROPERTIES ('{PROPERTY}')")
-    check_tables(Lake(lake), METERS)
-    assert format_of(Lake(lake)) is None
-    ensure_source(Lake(lake), METERS)
+    check_tables(SparkLake(lake), METERS)
+    assert format_of(SparkLake(lake)) is None
+    ensure_source(SparkLake(lake), METERS)
     marked = versions(lake)
-    assert format_of(Lake(lake)) == str(FORMAT)
-    ensure_source(Lake(lake), METERS)
+    assert format_of(SparkLake(lake)) == str(FORMAT)
+    ensure_source(SparkLake(lake), METERS)
     assert versions(lake) == marked
 
 
 def test_first_runs_at_once_give_it_one_format(lake: SparkSession) -> None:
-    ensure_source(Lake(lake), METERS)
+    ensure_source(SparkLake(lake), METERS)
     lake.sql(f"ALTER TABLE {DISMISSALS.qualified} UNSET TBLPROPERTIES ('{PROPERTY}')")
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: mark_format(Lake(lake)), range(4)))
-    assert format_of(Lake(lake)) == str(FORMAT)
+        list(pool.map(lambda _: mark_format(SparkLake(lake)), range(4)))
+    assert format_of(SparkLake(lake)) == str(FORMAT)
 
 
 @pytest.mark.parametrize("newer", [str(FORMAT + 1), "soon", "-1", "²", ""])
 def test_a_newer_lake_is_refused_before_anything_is_created(lake: SparkSession, newer: str) -> None:
-    ensure_source(Lake(lake), METERS)
+    ensure_source(SparkLake(lake), METERS)
     say(lake, newer)
     other = parse_source(SOURCE.replace("source: meters", "source: gauges").partition("windows:")[0], file="gauges.yml")
     before = versions(lake)
@@ -91,7 +93,7 @@ def test_a_newer_lake_is_refused_before_anything_is_created(lake: SparkSession, 
     ]
     for act in actions:
         with pytest.raises(LakeNewer, match="later version") as refusal:
-            act(Lake(lake))
+            act(SparkLake(lake))
         assert refusal.value.as_json() == {"code": "lake_newer", "format": newer, "supported": FORMAT}
     assert versions(lake) == before
 

@@ -19,8 +19,8 @@ from spark_jobs.reads.chain_metrics import chain_metrics
 from spark_jobs.reads.why import why
 from spark_jobs.sources import Source, load_source
 from spark_jobs.storage.chain_tables import CHAINS, METRICS
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import BELOW_HORIZON, FRONTIERS, updates
 from tests.jobs.harness import SOURCE, Reading, published, run, write_drops, write_source
 
@@ -44,7 +44,7 @@ def as_an_older_version(spark: SparkSession, table: Table, columns: list[str]) -
     kept = tuple(column for column in table.columns if column.name not in columns)
     skipping = tuple(column for column in table.skipping if column not in columns)
     older = replace(table, columns=kept, skipping=skipping)
-    Lake(spark).ensure({}, [older])
+    SparkLake(spark).catalog.ensure({}, [older])
     rows.select(*older.column_names).writeTo(table.qualified).append()
 
 
@@ -72,21 +72,21 @@ def test_a_lake_of_an_older_version_is_refused_by_name_until_a_run_widens_it(
     marker = home.home / "views" / "meters.definition"
     marker.write_text(marker.read_text().replace('"names"', '"names of an older version"'))
 
-    refusal = refused(lake, home, lambda: why(Lake(lake), source, "silver.hourly", ["a", "2023-12-31T23:00:00Z"]))
+    refusal = refused(lake, home, lambda: why(SparkLake(lake), source, "silver.hourly", ["a", "2023-12-31T23:00:00Z"]))
     assert refusal.lacking == {table.qualified: columns for table, columns in narrower.items()}
     assert "trace.meters_updates without below_horizon" in str(refusal)
     assert "`tidemark run meters --from … --to …`" in str(refusal)
-    refused(lake, home, lambda: chain_metrics(Lake(lake), source))
+    refused(lake, home, lambda: chain_metrics(SparkLake(lake), source))
     with older_lakes_told(lake, home):
         # what does not read the columns answers as ever
-        assert {r.meter: r.load for r in states_at(Lake(lake), source).collect()} == {"a": 15}
+        assert {r.meter: r.load for r in states_at(SparkLake(lake), source).collect()} == {"a": 15}
     with pytest.raises(AnalysisException), older_lakes_told(lake, home):
         lake.sql("SELECT no_such_column FROM silver.hourly")
 
     run(lake, home, 0, 0)
-    check_tables(Lake(lake), source)
+    check_tables(SparkLake(lake), source)
     assert len(published(lake, "gold.compactions")) == 1, "the name is back"
-    assert {r.meter: r.load for r in states_at(Lake(lake), source).collect()} == {"a": 15}
+    assert {r.meter: r.load for r in states_at(SparkLake(lake), source).collect()} == {"a": 15}
     run(lake, home, 1, 1)
     assert all(published(lake, name) for name in NAMES)
-    assert chain_metrics(Lake(lake), source).chains == 2
+    assert chain_metrics(SparkLake(lake), source).chains == 2

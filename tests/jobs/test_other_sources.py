@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import name_definitions
 from spark_jobs.sources import SourceFileError, parse_source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from tests.jobs.harness import SOURCE, Reading, run, write_drops, write_lines, write_source
 
 pytestmark = pytest.mark.spark
@@ -51,7 +51,7 @@ def test_a_broken_file_beside_it_stops_no_source_and_hides_no_rows(lake: SparkSe
     for old in OF_EARLIER_RELEASES:
         lake.sql(f"CREATE VIEW {old} AS SELECT 1 AS n")
     assert [summary["stage"] for summary in run(lake, home, 0, 0)][-1] == "publish"
-    names = Lake(lake).names_in(["bronze", "trace", "silver"])
+    names = SparkLake(lake).catalog.names_in(["bronze", "trace", "silver"])
     assert not [old for old in OF_EARLIER_RELEASES if old.split(".")[1] in names[old.split(".")[0]]]
     # what the broken source landed is still there to read
     assert [lake.table(f"bronze.{source}_deltas").count() for source in ("meters", "rooms")] == [1, 2]

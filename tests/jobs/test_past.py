@@ -28,7 +28,7 @@ from spark_jobs.sources import Source, load_source
 from spark_jobs.storage import publication
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.fold import fold
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.times import micros
 from tests.empty_lake import empty
 from tests.jobs.harness import DAY, START, Reading, minute_of, published, run, write_drops, write_source
@@ -98,7 +98,7 @@ def test_every_published_name_reads_as_it_was_known(days: Days) -> None:
 
 
 def test_the_state_of_one_entity_is_that_of_all_at_every_pair_of_times(days: Days) -> None:
-    lake = Lake(days.spark)
+    lake = SparkLake(days.spark)
     ends = [micros(START + (day + 1) * DAY) - 1 for day in range(3)]
     compared = 0
     for known_us, event_us in itertools.product([None, *ends], [None, ends[0] - 7 * 3_600_000_000, ends[1]]):
@@ -113,7 +113,7 @@ def test_the_state_of_one_entity_is_that_of_all_at_every_pair_of_times(days: Day
 
 
 def test_between_publications_states_go_by_the_deltas_and_tables_by_the_publication(days: Days) -> None:
-    spark, lake = days.spark, Lake(days.spark)
+    spark, lake = days.spark, SparkLake(days.spark)
 
     def by_delta(known_us: int) -> set[tuple[Any, ...]]:
         return {(r.meter, r.readings, r.load) for r in states_at(lake, days.source, known_us=known_us).collect()}
@@ -191,9 +191,9 @@ def test_what_could_still_change_is_refused_by_its_code(days: Days) -> None:
         assert days.spark.sql(f"SELECT * FROM {function}timestamp'2024-01-01 23:59:59.999999')").count() >= 0
     first_us = micros(START + DAY) - 1
     with pytest.raises(BeforeFirstPublication) as refused:
-        windows_as_of(Lake(days.spark), Definition(days.source, "hourly"), first_us - 1)
+        windows_as_of(SparkLake(days.spark), Definition(days.source, "hourly"), first_us - 1)
     assert refused.value.facts == {"at_us": first_us - 1, "first_us": first_us}
-    assert windows_as_of(Lake(days.spark), Definition(days.source, "hourly"), first_us).count()
+    assert windows_as_of(SparkLake(days.spark), Definition(days.source, "hourly"), first_us).count()
     with pytest.raises(REFUSED, match="not_published: expected something published of nobody"):
         days.spark.sql("SELECT * FROM gold.state_as_of('nobody')").collect()
 
@@ -225,7 +225,7 @@ def told(found: Why) -> list[tuple[str, int, str]]:
 
 
 def test_why_names_the_lines_behind_a_row_and_what_caused_each_revision(days: Days) -> None:
-    lake = Lake(days.spark)
+    lake = SparkLake(days.spark)
     session = why(lake, days.source, "silver.shifts", ["a", "window_start=2024-01-01T23:30:00Z"])
     first, second = ("2024-01-01", "2024-01-02")
     assert told(session) == [(first, 3, "test-0-0"), (second, 1, "test-1-1"), (second, 2, "test-1-1")]
@@ -255,7 +255,7 @@ def test_why_names_the_lines_behind_a_row_and_what_caused_each_revision(days: Da
 
 
 def test_why_says_the_same_in_every_time_zone(days: Days, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake, asked = Lake(days.spark), ("silver.shifts", ["a", "window_start=2024-01-01T23:30:00Z"])
+    lake, asked = SparkLake(days.spark), ("silver.shifts", ["a", "window_start=2024-01-01T23:30:00Z"])
     here = why(lake, days.source, *asked)
     assert here.revisions[0].known_from == START + DAY - timedelta(microseconds=1)
     monkeypatch.setenv("TZ", "Australia/Lord_Howe")
@@ -269,7 +269,7 @@ def test_why_says_the_same_in_every_time_zone(days: Days, monkeypatch: pytest.Mo
 
 def test_folding_leaves_no_closing_row_and_changes_no_answer(days: Days) -> None:
     """Also what comes after: a folded window is restated again as any other."""
-    spark, lake = days.spark, Lake(days.spark)
+    spark, lake = days.spark, SparkLake(days.spark)
     before = as_of(days, "NULL"), published(spark, "silver.hourly_changes")
     current = publication.load(lake, days.source)
     kept = histories(days.source)
@@ -285,7 +285,7 @@ def test_folding_leaves_no_closing_row_and_changes_no_answer(days: Days) -> None
 
 
 def test_a_fold_of_an_attempt_that_was_given_up_is_skipped(days: Days) -> None:
-    spark, lake = days.spark, Lake(days.spark)
+    spark, lake = days.spark, SparkLake(days.spark)
     late = Reading(3, 2 * 24 * 60 + 5, "b", 40)
     write_drops(days.home, [late, READINGS[-1]])
     (days.home.home / "leases" / "meters.lease").write_text('{"token": 1000002, "run_id": null, "pid": null}')

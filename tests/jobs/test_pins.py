@@ -11,7 +11,7 @@ from spark_jobs.config import Settings
 from spark_jobs.jobs.pins import PinEmpty, make_pin, pins
 from spark_jobs.reads.point import BeforeFirstPublication, NotPublished
 from spark_jobs.sources import read_sources
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.times import micros
 from tests.jobs.harness import DAY, START, Reading, run, write_drops, write_source
 from tests.jobs.test_other_sources import ROOMS, run_rooms
@@ -27,7 +27,7 @@ def test_a_source_that_is_behind_empties_no_pin_of_another(
     run_rooms(lake, home)
     write_drops(home, [Reading(3, 3 * 24 * 60 + 10, "a", 5)])
     run(lake, home, 3, 3)
-    sources, tables = read_sources(home.sources).sources, Lake(lake)
+    sources, tables = read_sources(home.sources).sources, SparkLake(lake)
     meters, rooms = sources["meters"], sources["rooms"]
 
     # rooms has published to the end of the first day, before meters published at all
@@ -54,5 +54,5 @@ def test_a_source_that_published_no_row_is_not_pinned(
     home = write_source(spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"}))
     run(lake, home, 0, 0, pass_gap=True)
     with pytest.raises(PinEmpty, match="pin the other sources by --source") as refusal:
-        make_pin(Lake(lake), [*read_sources(home.sources).sources.values()], "nothing")
-    assert (refusal.value.source, pins(Lake(lake))) == ("meters", [])
+        make_pin(SparkLake(lake), [*read_sources(home.sources).sources.values()], "nothing")
+    assert (refusal.value.source, pins(SparkLake(lake))) == ("meters", [])

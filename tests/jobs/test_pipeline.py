@@ -14,7 +14,7 @@ from spark_jobs.publish.changes import changes_since
 from spark_jobs.reads.as_of import states_at, windows_as_of
 from spark_jobs.reads.point import NotPublished, ReadPoint
 from spark_jobs.sources import load_source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.times import micros
 from tests.empty_lake import empty
 from tests.jobs.harness import (
@@ -125,7 +125,7 @@ def test_each_daily_run_publishes_what_the_rows_so_far_define(fresh: tuple[Spark
             m: (sum(r.meter == m for r in rows), sum(r.load for r in rows if r.meter == m)) for m in meters
         }
     times = [minutes * 60_000_000 + micros(START) for minutes in (0, DAY, 2 * DAY, 3 * DAY, 9 * DAY)]
-    changes = changes_since(Lake(spark), load_source(home.sources / "meters.yml"), times)
+    changes = changes_since(SparkLake(spark), load_source(home.sources / "meters.yml"), times)
     assert changes == {
         f"silver.{name}_history": {str(time): changed_starts(spark, name, time) for time in times}
         for name in ("hourly", "shifts")
@@ -182,7 +182,7 @@ def test_a_repeated_run_changes_nothing_and_commits_nothing(fresh: tuple[SparkSe
 def test_as_of_an_earlier_time_reads_what_was_published_then(fresh: tuple[SparkSession, Settings]) -> None:
     spark, home = fresh
     source = load_source(home.sources / "meters.yml")
-    lake, hourly = Lake(spark), Definition(source, "hourly")
+    lake, hourly = SparkLake(spark), Definition(source, "hourly")
     then: dict[int, tuple[Counter, list]] = {}
     for day in range(3):
         run(spark, home, day, day)

@@ -17,7 +17,7 @@ from spark_jobs.jobs.plan import Plan, plan_replay, plan_run
 from spark_jobs.jobs.replay import Asked, quarantined, summary
 from spark_jobs.jobs.request import Request
 from spark_jobs.sources import create_environment, load_source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.times import micros
 from spark_jobs.trace import frontiers
 from tests.jobs.harness import (
@@ -137,7 +137,7 @@ def test_a_replay_and_a_retraction_do_what_their_plans_say(lake: SparkSession, h
     run(lake, home, 1, 3, planned=replayed.base)
     assert changelog(lake, "test-1-3", replayed) == previewed(replayed)
     assert not replayed.changes_nothing
-    assert frontiers.load(Lake(lake), source).landed == ((0, 2), (3, 4))
+    assert frontiers.load(SparkLake(lake), source).landed == ((0, 2), (3, 4))
     with pytest.raises(StalePlan):
         run(lake, home, 0, 0, planned=retracted.base)
     retracted = plan(lake, home, 0, 0, retract=True)

@@ -17,7 +17,7 @@ from spark_jobs.landing.places import RowIdsShared
 from spark_jobs.landing.standing import standing_rows
 from spark_jobs.reads.why import why
 from spark_jobs.sources import Source, first_row_id, load_source, row_id
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from tests.jobs.harness import DAY, SOURCE, START, Reading, path_of, published, run, write_lines, write_source
 
 pytestmark = pytest.mark.spark
@@ -55,7 +55,7 @@ def test_one_file_of_a_drop_goes_or_joins_and_no_row_of_the_others_moves(lake: S
     source = load_source(home.sources / "meters.yml")
 
     def told() -> list[tuple[str, int, str, int]]:
-        deltas = why(Lake(lake), source, "meters", ["y"]).deltas
+        deltas = why(SparkLake(lake), source, "meters", ["y"]).deltas
         return sorted((d["file"], d["line"], d["run_id"], d["row_id"]) for d in deltas)
 
     before = told()
@@ -126,7 +126,7 @@ def counted(spark: SparkSession, source: Source) -> dict[int, tuple[Any, ...]]:
     if not spark.catalog.databaseExists("bronze"):
         return {}
     minute = f"CAST((unix_micros(event_time) - {int(START.timestamp() * 1e6)}) / 6e7 AS INT)"
-    rows = standing_rows(Lake(spark), source).selectExpr("row_id", "c_meter", f"{minute} AS minute", "c_load")
+    rows = standing_rows(SparkLake(spark), source).selectExpr("row_id", "c_meter", f"{minute} AS minute", "c_load")
     return {row[0]: tuple(row[1:]) for row in rows.collect()}
 
 

@@ -25,10 +25,11 @@ from spark_jobs.jobs.source_parts import SHARED, SourceUnknown, histories, sourc
 from spark_jobs.landing.moving import FilesCutAnew
 from spark_jobs.reads.why import why
 from spark_jobs.sources import SourceFileError, find_source, load_source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.records import newest_token
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.source_changes import SourceChangeUnfinished
-from spark_jobs.storage.standing_tables import TableDiffers
+from spark_jobs.storage.spark_catalog import SparkCatalog, TableDiffers
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import PUBLISHED
 from tests.jobs.harness import SOURCE, Reading, path_of, published, run, write_drops, write_lines, write_source
 
@@ -81,9 +82,9 @@ def answers(spark: SparkSession, source: str, mark: str = "") -> dict[str, list[
 
 def stored(spark: SparkSession, source: str) -> dict[str, list[str]]:
     """Every row that tables have of a source."""
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     parts: dict[Table, dict[str, list[str]]] = {table: {} for table in histories(lake, source)}
-    shared = [table for table in (PUBLISHED, *SHARED) if lake.is_stored(table.database, table.table)]
+    shared = [table for table in (PUBLISHED, *SHARED) if lake.folder.is_stored(table.database, table.table)]
     parts |= {table: {"source": [source]} for table in shared}
     rows = {
         t.qualified: lake.stored(t, lake.destination(t).schema.names, partitions=where).whole()
@@ -93,7 +94,8 @@ def stored(spark: SparkSession, source: str) -> dict[str, list[str]]:
 
 
 STEPS = [
-    *[(Lake, name) for name in ("drop", "copy_folder", "copy_source", "remove_source", "replace_records")],
+    *[(SparkCatalog, name) for name in ("drop", "copy_folder")],
+    *[(renaming, "copy_partition"), (source_parts, "_remove_source"), (SparkLake, "replace_records")],
     *[(module, name) for module in (removal, renaming) for name in ("forget_names", "record_change")],
     *[(removal, "forget_shown"), (renaming, "names_follow"), (renaming, "_put")],
 ]
@@ -130,15 +132,15 @@ def killed_after(steps: int, act: Callable[[], Any], *, after: bool) -> bool:
 @pytest.mark.long
 def test_a_source_is_renamed_another_dropped_and_the_first_reset(home: Settings, lake: SparkSession) -> None:
     before, others = answers(lake, "meters"), stored(lake, "others")
-    make_pin(Lake(lake), [find_source(home.sources, "meters")], "kept")
+    make_pin(SparkLake(lake), [find_source(home.sources, "meters")], "kept")
     pinned = [row.asDict() for row in lake.table("pins.kept__meters_state").orderBy("meter").collect()]
-    told = why(Lake(lake), find_source(home.sources, "meters"), "meters", ["x"]).deltas
+    told = why(SparkLake(lake), find_source(home.sources, "meters"), "meters", ["x"]).deltas
     for new, refusal in (("others", NameTaken), ("Zähler", SourceFileError), ("../a'; DROP", SourceFileError)):
         with pytest.raises(refusal):
             find_rename(home, lake, "meters", new)
     report = find_rename(home, lake, "meters", "gauges")
     assert (report.tables["bronze.files"], report.pins) == (2, ["kept"])
-    token = Lake(lake).newest_token("meters")
+    token = newest_token(SparkLake(lake).folder, "meters")
 
     assert killed_after(9, lambda: rename_source(home, lake, "meters", "gauges"), after=False)
     with pytest.raises(SourceChangeUnfinished, match="source rename meters gauges"):
@@ -150,13 +152,13 @@ def test_a_source_is_renamed_another_dropped_and_the_first_reset(home: Settings,
     assert answers(lake, "gauges") == before
     assert stored(lake, "others") == others
     assert sorted(path.name for path in home.sources.iterdir()) == ["gauges.yml", "others.yml"]
-    gone = source_parts(home, Lake(lake), "meters")
+    gone = source_parts(home, SparkLake(lake), "meters")
     assert not (any(stored(lake, "meters").values()) or gone.tables or gone.histories or gone.shared)
-    assert [pin.sources for pin in pins(Lake(lake))] == [["gauges"]]
+    assert [pin.sources for pin in pins(SparkLake(lake))] == [["gauges"]]
     assert [row.asDict() for row in lake.table("pins.kept__gauges_state").orderBy("meter").collect()] == pinned
     gauges = find_source(home.sources, "gauges")
-    assert why(Lake(lake), gauges, "gauges", ["x"]).deltas == told
-    assert Lake(lake).newest_token("gauges") > token
+    assert why(SparkLake(lake), gauges, "gauges", ["x"]).deltas == told
+    assert newest_token(SparkLake(lake).folder, "gauges") > token
     assert not [f for f in examine_lake(home) if f.verdict == "wrong"]
 
     shutil.rmtree(home.home / "leases")
@@ -176,12 +178,12 @@ def test_a_source_is_renamed_another_dropped_and_the_first_reset(home: Settings,
     assert stored(lake, "gauges") == tables
     assert published(lake, "bronze.gauges_deltas") == kept
     assert not any(stored(lake, "others").values())
-    assert not [name for name in Lake(lake).names("silver") if "_o" in name.replace("_of", "")]
+    assert not [name for name in SparkLake(lake).catalog.names("silver") if "_o" in name.replace("_of", "")]
     back_up(home, str(home.home / "sets"))
     with pytest.raises(SourceUnknown):
         remove_source(home, lake, "others", "drop")
 
-    token = Lake(lake).newest_token("gauges")
+    token = newest_token(SparkLake(lake).folder, "gauges")
     text = (home.sources / "gauges.yml").read_text().replace("start: 2024-01-01", "start: 2023-12-31")
     (home.sources / "gauges.yml").write_text(text)
     with pytest.raises(DefinitionChanged, match="source reset gauges"):
@@ -189,7 +191,7 @@ def test_a_source_is_renamed_another_dropped_and_the_first_reset(home: Settings,
     remove_source(home, lake, "gauges", "reset")
     assert not any(stored(lake, "gauges").values())
     run(lake, home, 0, 2, source="gauges")
-    assert Lake(lake).newest_token("gauges") > token
+    assert newest_token(SparkLake(lake).folder, "gauges") > token
     assert [row.rows for row in lake.table("bronze.files").orderBy("path").collect()] == [9, 5, 1]
     assert lake.table("gold.gauges").orderBy("meter").collect()[0].readings == 7
 
@@ -292,7 +294,7 @@ def test_files_that_lie_elsewhere_keep_their_rows(lake: SparkSession, spark_sett
     assert [now for _, now in landed["moved_files"]] == [place, place.replace("a.ndjson", "back")]
     assert (landed["rows"], landed["rows_back"], landed["duplicates"], landed["files"]) == (0, 0, 0, 0)
     assert {name: published(spark, name) for name in before} == before
-    assert {delta["file"] for delta in why(Lake(spark), source, "meters", ["x"]).deltas} == {place}
+    assert {delta["file"] for delta in why(SparkLake(spark), source, "meters", ["x"]).deltas} == {place}
     assert [row.file for row in spark.table("bronze.quarantine").collect()] == [place]
     assert run(spark, home, 0, 0)[0]["moved_files"] == []
 

@@ -15,8 +15,9 @@ from spark_jobs.definitions.versions import DefinitionChanged
 from spark_jobs.jobs.audit import audit
 from spark_jobs.jobs.plan import plan_run
 from spark_jobs.sources import load_source
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.standing_tables import TableDiffers
+from spark_jobs.storage.spark_catalog import TableDiffers
+from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.table_notes import properties
 from spark_jobs.storage.wider_types import widens
 from tests.jobs.harness import SOURCE, Reading, published, run, write_lines, write_source
 
@@ -76,8 +77,8 @@ def test_wider_types_are_taken_up_and_others_refused(
     landed = run(lake, home, 0, 0, accept_definition=True)[0]
     assert (landed["rows"], landed["rows_back"]) == (0, 0), "values are what they were"
     types = dict(lake.table("silver.hourly").dtypes)
-    properties = Lake(lake).properties(definitions(source)[0].table())
-    assert properties["tidemark.identity"] == "meters,meter,window_start", "the table is the same one"
+    noted = properties(SparkLake(lake).folder.handle(definitions(source)[0].table()))
+    assert noted["tidemark.identity"] == "meters,meter,window_start", "the table is the same one"
     assert lake.catalog.getTable("silver.hourly_history").description
     assert types["total"].endswith(",3)")
     assert types["warmest"] == "double"

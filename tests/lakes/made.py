@@ -21,7 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.sources import load_source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_catalog import SparkCatalog
+from spark_jobs.storage.spark_lake import SparkLake
 
 try:
     from spark_jobs.jobs.request import Request
@@ -170,7 +171,7 @@ def answers(spark: SparkSession, home: Settings) -> dict[str, Any]:
     deltas = [spark.table(f"bronze.{source}_deltas") for source in ("meters", "gauges")]
     told["bronze.deltas"] = rows(deltas[0].unionByName(deltas[1]))
     for source, table, key in keys(spark):
-        of_row = why(Lake(spark), load_source(home.sources / f"{source}.yml"), table, key)
+        of_row = why(SparkLake(spark), load_source(home.sources / f"{source}.yml"), table, key)
         told[f"why {table} {' '.join(key)}"] = json.loads(json.dumps(deltas_of(of_row), default=str))
     return told
 
@@ -250,8 +251,8 @@ def said(lake: str = LAKES[0]) -> Mapping[str, Any]:
     return answered
 
 
-class _Listening(Lake):
-    """A lake that keeps the statements by which names come to be."""
+class _Listening(SparkCatalog):
+    """A catalog that keeps the statements by which names come to be."""
 
     statements: ClassVar[list[str]] = []
 
@@ -264,10 +265,10 @@ class _Listening(Lake):
 def main() -> None:
     """Make a lake in the folder that the command line names first, which is empty, and archive it beside this file
     under the name that it names second."""
-    from spark_jobs.jobs import stage
     from spark_jobs.session import open_session
+    from spark_jobs.storage import spark_lake
 
-    stage.Lake = _Listening
+    spark_lake.SparkCatalog = _Listening
     quick = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
     home = Settings(
         home=Path(sys.argv[1]), spark="classic", master="local[2]", heap="2g", shuffle_partitions=2, java_options=quick

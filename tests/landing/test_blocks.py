@@ -29,6 +29,7 @@ from spark_jobs.landing.files import list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import output_schema, read_file
 from spark_jobs.sources import Source, load_source
+from spark_jobs.storage.places import TableHandle
 from spark_jobs.storage.written_files import Destination, WrittenFile
 from tests.jobs.harness import Reading, write_source
 
@@ -136,7 +137,7 @@ def test_chunks_hold_each_row_once_in_order_but_the_hidden(landed, monkeypatch, 
         own = made.filter(pc.equal(made["bucket"], bucket)).sort_by(
             [("seq_no", "ascending"), ("least_row_id", "ascending")]
         )
-        to = Tables("", {}, pa.schema([]))
+        to = Tables(TableHandle(""), pa.schema([]))
         assert list(BlockChunker(source, 7, hidden, to)(payloads(own.to_batches(max_chunksize=3))))
         found += [chunk for table in to.written for chunk in table.to_pylist()]
     assert sorted(i for chunk in found for i in chunk["row_ids"]) == sorted(set(ids.tolist()) - set(hidden.tolist()))

@@ -16,8 +16,8 @@ from spark_jobs.config import Settings
 from spark_jobs.jobs.source_parts import hold_source
 from spark_jobs.sources import create_environment, find_source
 from spark_jobs.storage.audit_notes import note_audit
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.shown_marts import ShownMarts, note_shown
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
 from tests.empty_lake import empty
 from tests.jobs.harness import Reading, run, write_lines, write_source
@@ -74,10 +74,10 @@ def fill(spark: SparkSession, home: Settings) -> None:
     run(spark, home, 1, 1)
     run(spark, home, 3, 3)
     _failed_check(home)
-    with hold_source(home, Lake(spark), "meters") as lease:
+    with hold_source(home, SparkLake(spark), "meters") as lease:
         source = find_source(home.sources, "meters")
-        standing = frontiers.load(Lake(spark), source)
-        frontiers.commit(Lake(spark), source, lease.fence, "maintain", standing)
+        standing = frontiers.load(SparkLake(spark), source)
+        frontiers.commit(SparkLake(spark), source, lease.fence, "maintain", standing)
     _audit_and_erasure(home)
     environment = create_environment(home.home, "dev", home.sources)
     with (environment.folder / "meters.yml").open("a") as file:

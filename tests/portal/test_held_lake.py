@@ -22,7 +22,7 @@ SCHEMA = pa.schema([("source", pa.string()), ("token", pa.int64())])
 
 def write(lake: HeldLake, *rows: tuple[str, int], **options: Any) -> None:
     table = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA)
-    write_deltalake(lake.uri(TABLE), table, partition_by=["source"], **{"mode": "append", **options})
+    write_deltalake(lake.folder.handle(TABLE).uri, table, partition_by=["source"], **{"mode": "append", **options})
 
 
 def tokens(lake: HeldLake, source: str) -> list[int]:
@@ -53,7 +53,7 @@ def test_only_new_files_are_opened_and_those_that_went_are_gone(
     assert len(opened) == 4
     write(lake, ("a", 9), mode="overwrite", predicate="source = 'a'")
     assert (tokens(lake, "a"), len(opened)) == ([9], 5)
-    DeltaTable(lake.uri(TABLE)).restore(1)
+    DeltaTable(lake.folder.handle(TABLE).uri).restore(1)
     assert (tokens(lake, "a"), len(opened)) == ([0, 1], 7)
 
 

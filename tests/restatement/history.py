@@ -13,9 +13,10 @@ from spark_jobs.kernels.arrangement.batches import Description, TraceBatch
 from spark_jobs.model import Frontier
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.frames import frame_of
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import PUBLISHED, updates
 from spark_jobs.trace.frontiers import SourceFrontiers
 from tests.jobs.harness import SOURCE, START
@@ -71,7 +72,7 @@ class History:
         time = datetime.fromtimestamp(self.end_us / 1e6, UTC)
         row = {"source": self.source.name, "token": 1, "run_id": "r", "settled": 1, "tokens": [], "definition": "x"}
         row |= dict.fromkeys(("published", "reached", "complete"), time)
-        append(PUBLISHED, Lake(spark).frame(PUBLISHED, [row]))
+        append(PUBLISHED, frame_of(SparkLake(spark).spark, PUBLISHED, [row]))
         return self.scope()
 
     @property

@@ -17,6 +17,7 @@ from spark_jobs.kernels.deltas.strategies import TieredMerge
 from spark_jobs.restatement.chain_stretches import SEGMENT_PART
 from spark_jobs.restatement.chains import PublishedFiles, chain_schema
 from spark_jobs.storage.chain_files import DeltaLog
+from spark_jobs.storage.places import TableHandle
 from spark_jobs.storage.publication import Publication
 from tests.effort import tries
 from tests.kernels.test_deltas_segments import Row, updates
@@ -55,7 +56,7 @@ def test_an_entity_is_read_as_it_was_published_run_after_run(
             continue
         write(place, written, token)
         write(place, [{**row, "entity": "b", "known_from": 1, "era": "live"} for row in written], token + 10)
-        log = log or DeltaLog(str(place), {})
+        log = log or DeltaLog(TableHandle(str(place)))
         now = log.now()
         assert now is not None
         publication = Publication(chains.known_from + 1, 0, 0, settled=token)
@@ -79,7 +80,7 @@ def test_a_file_without_a_column_that_came_later_is_read(tmp_path: Path) -> None
     known = pa.array([2], pa.timestamp("us", "UTC"))
     plain = {"source": [SOURCE], "era": ["live"], "entity": ["b"], "token": [1], "known_from": known}
     write_deltalake(tmp_path, pa.table(plain), mode="append", schema_mode="merge")
-    now = DeltaLog(str(tmp_path), {}).now()
+    now = DeltaLog(TableHandle(str(tmp_path))).now()
     assert now is not None
     files = PublishedFiles(now, SOURCE, chains.meaning, Publication(chains.known_from + 1, 0, 0, settled=1))
     assert files.between("a", "a")["entity"].to_pylist() == ["a"]

@@ -17,7 +17,7 @@ from spark_jobs.restatement.reach import reach, rows_near, touched_hours, touche
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.restatement.windows import corrections
 from spark_jobs.sources import Source, parse_source
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import PUBLISHED, updates
 from tests.restatement.history import ANY_LATENESS, History, append
 
@@ -30,7 +30,7 @@ LATE_HOUR = 3 * 24 + 6
 @pytest.fixture
 def source(lake: SparkSession, settings: Settings) -> Source:
     found = parse_source(ANY_LATENESS, file="meters.yml")
-    ensure_source(Lake(lake), found)
+    ensure_source(SparkLake(lake), found)
     return found
 
 
@@ -54,7 +54,7 @@ def publish_windows(spark: SparkSession, history: History) -> None:
 
 def read_for(spark: SparkSession, scope: Scope, definition: Definition) -> tuple[int, int]:
     """Files that the corrections read, and the rows that they are."""
-    lake, ranges = Lake(spark), touched_ranges(Lake(spark), scope, [definition])
+    lake, ranges = SparkLake(spark), touched_ranges(SparkLake(spark), scope, [definition])
     near, published = reach(lake, scope, definition, ranges[definition.name], None)
     rows = rows_near(lake, scope, definition, near)
     made = corrections(lake, scope, [definition], ranges, token=2)[definition.name]

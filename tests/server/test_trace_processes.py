@@ -19,6 +19,7 @@ from spark_jobs.kernels.arrangement import check_state
 from spark_jobs.server import control
 from spark_jobs.session import open_session
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.trace import Arrangement, ArrowPlane, updates_table
 from tests.trace import children
 from tests.trace.scenario import EVENING, MORNING, NOON, SEAL, operations, shape
@@ -47,11 +48,11 @@ def lake(server: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
     # pyspark sets it with the first Connect session, and takes all sessions of the process for such from then on
     monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
     spark = open_session(server)
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     spark.sql("DROP DATABASE IF EXISTS procs CASCADE")
     spark.sql("CREATE DATABASE procs")
     for table in (children.updates_of("procs"), children.journal_of("procs")):
-        lake.run(table.ddl())
+        lake.spark.sql(table.ddl())
     yield lake
     spark.stop()
 

@@ -19,6 +19,7 @@ from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.file_commits import append_files, destination
 from spark_jobs.storage.file_upkeep import compact_small_files
 from spark_jobs.storage.log_files import LOG_DIR, version_file
+from spark_jobs.storage.places import TableHandle
 from spark_jobs.storage.records import append_records
 from spark_jobs.storage.written_files import Layout
 
@@ -41,9 +42,9 @@ def table(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
 
 
 def append(table: Path, *numbers: int, part: str = "b", dropped: tuple[str, ...] = ()) -> None:
-    to = destination(str(table), {}, ("part",), ("n",), Layout())
+    to = destination(TableHandle(str(table)), ("part",), ("n",), Layout())
     files = to.write([pa.table({"n": [*numbers], "part": [part] * len(numbers)})])
-    append_files(str(table), {}, files, dropped=("part", dropped))
+    append_files(TableHandle(str(table)), files, dropped=("part", dropped))
 
 
 @pytest.mark.spark
@@ -53,13 +54,13 @@ def test_after_any_commits_of_both_it_says_what_the_log_says(spark: SparkSession
         doing = chosen.choice(["append", "fenced", "drop", "compact", "spark", "delete"])
         if doing == "fenced":
             fence = Fence("meters", n + 1)
-            append_records(str(table), {}, [{"n": n, "part": "f"}], fence)
+            append_records(TableHandle(str(table)), [{"n": n, "part": "f"}], fence)
         elif doing == "append":
             append(table, n, part=chosen.choice("bcd"))
         elif doing == "drop":
             append(table, n, part="e", dropped=(chosen.choice("bcd"),))
         elif doing == "compact":
-            compact_small_files(str(table), {})
+            compact_small_files(TableHandle(str(table)))
         elif doing == "spark":
             spark.range(n, n + 2).selectExpr("id AS n", "'c' AS part").write.format("delta").mode("append").save(
                 str(table)
@@ -121,11 +122,11 @@ def test_a_log_whose_newest_commit_is_gone_is_told_from_one_that_is_damaged(tmp_
     commit = newest.read_text()
     newest.write_text("no JSON")
     with pytest.raises(LogDamaged, match=r"1\.json cannot be read"):
-        open_table(str(tmp_path), {})
+        open_table(TableHandle(str(tmp_path)))
     newest.unlink()
     described = {"tableSizeBytes": 1, "numFiles": 2, "numMetadata": 1, "numProtocol": 1, "metadata": {}}
     checksum.write_text(json.dumps({**described, "protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}))
     with pytest.raises(CommitLost, match="its checksum alone"):
-        open_table(str(tmp_path), {})
+        open_table(TableHandle(str(tmp_path)))
     newest.write_text(commit)
-    assert open_table(str(tmp_path), {}).version() == 1
+    assert open_table(TableHandle(str(tmp_path))).version() == 1

@@ -12,13 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from spark_jobs.server.guard import LOG_STORE, PACKAGE, S3_LOG_STORE
+from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.file_commits import append_files, destination
-from spark_jobs.storage.places import WAREHOUSE, as_root, file_system, lake_root, storage_options
+from spark_jobs.storage.places import WAREHOUSE, TableHandle, as_root, file_system, lake_root, storage_options
 from spark_jobs.storage.written_files import Layout
 from tests.empty_lake import remove_folder
 
@@ -37,15 +37,15 @@ def place(spark: SparkSession) -> Iterator[str]:
 
 
 def test_commits_of_both_at_once_are_all_there(spark: SparkSession, place: str) -> None:
-    uri, options = as_root(place), storage_options(spark, lake_root(spark))
+    handle = TableHandle(as_root(place), storage_options(spark, lake_root(spark)))
     spark.range(0).withColumnRenamed("id", "n").write.format("delta").save(place)
-    to = destination(uri, options, (), ("n",), Layout())
+    to = destination(handle, (), ("n",), Layout())
     failures: list[BaseException] = []
 
     def commit_files(first: int) -> None:
         try:
             for n in range(first, first + COMMITS):
-                append_files(uri, options, to.write([pa.table({"n": [n]})]))
+                append_files(handle, to.write([pa.table({"n": [n]})]))
         except BaseException as error:
             failures.append(error)
 
@@ -59,7 +59,7 @@ def test_commits_of_both_at_once_are_all_there(spark: SparkSession, place: str) 
     assert failures == []
     expected = sorted([*range(COMMITS), *range(100, 100 + COMMITS), *range(200, 200 + COMMITS)])
     assert sorted(row.n for row in spark.read.format("delta").load(place).collect()) == expected
-    assert DeltaTable(uri, storage_options=options).version() == 3 * COMMITS
+    assert open_table(handle).version() == 3 * COMMITS
 
 
 def test_a_version_that_is_there_is_not_written_again(spark: SparkSession, place: str) -> None:

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.storage.delta_log import clear_unfinished, has_log
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.log_files import LOG_DIR
 from spark_jobs.storage.schema import IDENTITY, Column, Table
-from spark_jobs.storage.standing_tables import TableDiffers
+from spark_jobs.storage.spark_catalog import TableDiffers
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import DATABASES, SHARED
 from tests.at_once import at_once
 from tests.remains import leave_remains
@@ -50,21 +50,21 @@ def test_what_a_stopped_creation_left_goes_and_nothing_else(tmp_path: Path) -> N
 def test_a_table_tells_its_source_also_where_spark_redacts_the_name(spark: SparkSession, database: str) -> None:
     identity = ("tokens", "url", "password")
     table = Table(database, "secrets_history", "Windows.", COLUMNS, identity=identity)
-    lake = Lake(spark)
-    lake.ensure({}, [table])
+    lake = SparkLake(spark)
+    lake.catalog.ensure({}, [table])
     shown = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {table.qualified}").collect()}
     assert shown[IDENTITY] == "*********(redacted)"
-    lake.check_identity(table)
+    lake.catalog.check_identity(table)
     for other in (("meters", *identity[1:]), ("tokens", "url")):
         with pytest.raises(TableDiffers):
-            lake.check_identity(replace(table, identity=other))
+            lake.catalog.check_identity(replace(table, identity=other))
 
 
 @pytest.mark.spark
 def test_a_table_is_created_where_its_creation_was_stopped_before(spark: SparkSession, database: str) -> None:
-    lake, table = Lake(spark), Table(database, "numbers", "Numbers.", COLUMNS)
-    leave_remains(Path(lake.uri(table)))
-    assert lake.ensure({}, [table]) == [table]
+    lake, table = SparkLake(spark), Table(database, "numbers", "Numbers.", COLUMNS)
+    leave_remains(Path(lake.folder.handle(table).uri))
+    assert lake.catalog.ensure({}, [table]) == [table]
     spark.sql(f"INSERT INTO {table.qualified} VALUES ('a', 1)")
     assert [tuple(row) for row in lake.read(table).collect()] == [("a", 1)]
 
@@ -73,16 +73,16 @@ def test_a_table_is_created_where_its_creation_was_stopped_before(spark: SparkSe
 def test_rows_without_a_log_are_no_place_for_a_table_and_the_last_one_waits_for_the_others(
     spark: SparkSession, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.storage.standing_tables._CREATION_S", (0.01,))
-    lake = Lake(spark)
+    monkeypatch.setattr("spark_jobs.storage.spark_catalog._CREATION_S", (0.01,))
+    lake = SparkLake(spark)
     tables = [Table(database, name, "Numbers.", COLUMNS) for name in ("unlogged", "other", "last")]
-    rows = Path(lake.uri(tables[0])) / "part-0.parquet"
+    rows = Path(lake.folder.handle(tables[0]).uri) / "part-0.parquet"
     rows.parent.mkdir()
     rows.write_bytes(b"PAR1")
     with pytest.raises(Exception, match="DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"):
-        lake.ensure({}, tables)
+        lake.catalog.ensure({}, tables)
     assert rows.exists()
-    assert lake.names(database) == {"other"}
+    assert lake.catalog.names(database) == {"other"}
 
 
 @pytest.mark.spark
@@ -90,8 +90,8 @@ def test_sessions_that_create_the_same_tables_at_once_all_find_them(lake: SparkS
     sessions = [lake.newSession() for _ in range(4)]
 
     def ensure(number: int) -> set[str]:
-        tables = Lake(sessions[number])
-        tables.ensure(DATABASES, list(SHARED))
+        tables = SparkLake(sessions[number])
+        tables.catalog.ensure(DATABASES, list(SHARED))
         return {table.qualified for table in SHARED if tables.read(table).isEmpty()}
 
     empty = at_once(ensure, len(sessions))
@@ -105,5 +105,5 @@ def test_sessions_that_create_the_same_functions_at_once_agree_on_one_of_them(
     sessions = [spark.newSession() for _ in range(4)]
     for function in (f"{database}.met_{n}()" for n in range(10)):
         defined = f"CREATE OR REPLACE FUNCTION {function} RETURNS INT RETURN"
-        at_once(lambda n, defined=defined: Lake(sessions[n]).define(f"{defined} {n}"), len(sessions))
+        at_once(lambda n, defined=defined: SparkLake(sessions[n]).catalog.define(f"{defined} {n}"), len(sessions))
         assert spark.sql(f"SELECT {function}").first()[0] in range(len(sessions))

@@ -18,7 +18,7 @@ from deltalake import DeltaTable, WriterProperties, write_deltalake
 from spark_jobs.storage.data_files import StoredRows, dataset_of, stored_rows
 from spark_jobs.storage.file_summaries import summarize_files
 from spark_jobs.storage.fingerprints import change_since, take_fingerprint
-from spark_jobs.storage.places import file_system
+from spark_jobs.storage.places import TableHandle, file_system
 from spark_jobs.storage.plain_reading import differing_files, misread_rows
 from tests.installations import CHECKOUT
 
@@ -54,7 +54,7 @@ def places(rows: StoredRows) -> list[int]:
 
 def test_only_wanted_rows_and_columns_are_read(uri: str) -> None:
     where = (pc.field("place") >= ROWS) & (pc.field("place") < ROWS + 10)
-    rows = stored_rows(uri, {}, ["place", "kind", "place"], where, {"kind": ["odd"]})
+    rows = stored_rows(TableHandle(uri), ["place", "kind", "place"], where, {"kind": ["odd"]})
     assert rows.whole().column_names == ["place", "kind"]
     assert set(rows.whole()["kind"].to_pylist()) == {"odd"}
     assert places(rows) == list(range(ROWS + 1, ROWS + 10, 2))
@@ -76,7 +76,7 @@ def test_a_file_without_a_bound_is_read_whatever_is_asked_of_the_column(uri: str
     add = {"path": file["path"], "partitionValues": file["partition"], "size": file["size_bytes"]}
     add |= {"modificationTime": 0, "dataChange": False, "stats": json.dumps(stats)}
     Path(uri, "_delta_log", f"{version:020d}.json").write_text(json.dumps({"add": add}))
-    rows = stored_rows(uri, {}, ["place"], pc.field("place") >= 0)
+    rows = stored_rows(TableHandle(uri), ["place"], pc.field("place") >= 0)
     assert places(rows) == list(range(2 * ROWS))
     assert dataset_of(DeltaTable(uri), file_system(uri, {})).count_rows(filter=pc.field("place") < 10) == 10
 
@@ -85,22 +85,22 @@ def test_partitions_may_have_any_value(tmp_path: Path) -> None:
     kinds = ["50% off", "a/b", "é ü", "x=y", None]
     place = str(tmp_path / "100% #1")
     write_deltalake(place, pa.table({"kind": kinds, "n": [0, 1, 2, 3, 4]}), partition_by=["kind"])
-    found = stored_rows(place, {}, ["kind", "n"]).whole().sort_by("n")
+    found = stored_rows(TableHandle(place), ["kind", "n"]).whole().sort_by("n")
     assert found["kind"].to_pylist() == kinds
-    some = stored_rows(place, {}, ["n"], None, {"kind": ["a/b", "x=y", "z"]})
+    some = stored_rows(TableHandle(place), ["n"], None, {"kind": ["a/b", "x=y", "z"]})
     assert (sorted(some.whole()["n"].to_pylist()), len(some.fragments)) == ([1, 3], 2)
-    summaries = summarize_files(place, {}, "kind", ["é ü", "50% off"], ["n"])
+    summaries = summarize_files(TableHandle(place), "kind", ["é ü", "50% off"], ["n"])
     assert sorted((file.partition, file.bounds["n"]) for file in summaries) == [("50% off", (0, 0)), ("é ü", (2, 2))]
 
 
 def test_a_column_that_an_older_file_lacks_is_null(uri: str) -> None:
-    found = stored_rows(uri, {}, ["place", "late"]).whole()
+    found = stored_rows(TableHandle(uri), ["place", "late"]).whole()
     assert {(row["place"] < ROWS, row["late"]) for row in found.to_pylist()} == {(True, None), (False, 7)}
 
 
 @pytest.mark.parametrize("most_rows", [600, 1500, 4000, 100_000])
 def test_parts_have_all_rows_once_also_elsewhere(uri: str, most_rows: int) -> None:
-    rows = stored_rows(uri, {}, ["place"])
+    rows = stored_rows(TableHandle(uri), ["place"])
     parts = [pickle.loads(pickle.dumps(part)) for part in rows.split(most_rows)]
     assert sorted(place for part in parts for place in places(part)) == list(range(2 * ROWS))
     assert rows.n_rows == 2 * ROWS == sum(part.n_rows for part in parts)
@@ -108,7 +108,7 @@ def test_parts_have_all_rows_once_also_elsewhere(uri: str, most_rows: int) -> No
 
 
 def test_bytes_are_those_of_the_columns_that_are_read(uri: str) -> None:
-    place, both = (stored_rows(uri, {}, columns) for columns in (["place"], ["place", "text"]))
+    place, both = (stored_rows(TableHandle(uri), columns) for columns in (["place"], ["place", "text"]))
     assert 0 < place.n_bytes < both.n_bytes
     assert sum(part.n_bytes for part in both.split(1500)) == both.n_bytes
     assert replace(place, fragments=(), beside=day(2)).n_bytes == 8 * ROWS
@@ -116,13 +116,13 @@ def test_bytes_are_those_of_the_columns_that_are_read(uri: str) -> None:
 
 def test_nothing_is_wanted(uri: str) -> None:
     for rows in (
-        stored_rows(uri, {}, ["place"], None, {"kind": []}),
-        stored_rows(uri, {}, ["place"], pc.field("place") < 0),
+        stored_rows(TableHandle(uri), ["place"], None, {"kind": []}),
+        stored_rows(TableHandle(uri), ["place"], pc.field("place") < 0),
     ):
         assert (places(rows), rows.any(), rows.whole().num_rows, rows.n_rows) == ([], False, 0, 0)
         assert rows.split(10) == []
-    assert stored_rows(uri, {}, ["place"]).any()
-    assert stored_rows(uri, {}, ["text"]).none().schema == pa.schema([("text", pa.string())])
+    assert stored_rows(TableHandle(uri), ["place"]).any()
+    assert stored_rows(TableHandle(uri), ["text"]).none().schema == pa.schema([("text", pa.string())])
 
 
 SERVE = """
@@ -158,21 +158,22 @@ def store(uri: str) -> Iterator[dict[str, str]]:
 @pytest.mark.slow
 def test_files_of_an_object_store_are_read_as_local_ones_are(uri: str, store: dict[str, str]) -> None:
     where, columns = pc.field("place") < ROWS + 10, ["place", "late"]
-    there, here = stored_rows("s3://bucket/lake/table", store, columns, where), stored_rows(uri, {}, columns, where)
+    stored, local = TableHandle("s3://bucket/lake/table", store), TableHandle(uri)
+    there, here = stored_rows(stored, columns, where), stored_rows(local, columns, where)
     parts = [pickle.loads(pickle.dumps(part)) for part in there.split(1500)]
     assert sorted(place for part in parts for place in places(part)) == places(there) == places(here)
-    noted = take_fingerprint("s3://bucket/lake/table", store, "meters", None)
-    assert noted == take_fingerprint(uri, {}, "meters", None)
-    assert change_since("s3://bucket/lake/table", store, "meters", noted) is None
+    noted = take_fingerprint(stored, "meters", None)
+    assert noted == take_fingerprint(local, "meters", None)
+    assert change_since(stored, "meters", noted) is None
     later = replace(noted, version=noted.version + 1)
-    assert "are gone" in str(change_since("s3://bucket/lake/table", store, "meters", later))
-    assert list(misread_rows("s3://bucket/lake/table", store, ["place", "text"], {})) == []
-    assert list(differing_files("s3://bucket/lake/table", store, {})) == []
+    assert "are gone" in str(change_since(stored, "meters", later))
+    assert list(misread_rows(stored, ["place", "text"], {})) == []
+    assert list(differing_files(stored, {})) == []
 
 
 def test_rows_beside_the_files_are_rows_too(uri: str) -> None:
     more = pa.table({"place": [2 * ROWS, 2 * ROWS + 1], "text": ["a", "b"]})
-    rows = replace(stored_rows(uri, {}, ["place"]), beside=more)
+    rows = replace(stored_rows(TableHandle(uri), ["place"]), beside=more)
     everything = list(range(2 * ROWS + 2))
     assert places(rows) == everything
     assert rows.n_rows == len(everything)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from spark_jobs.storage.file_upkeep import (
     files_stored,
     remove_unused,
 )
+from spark_jobs.storage.places import TableHandle
 
 WEEK = timedelta(days=7)
 
@@ -42,42 +43,42 @@ def data_files(table: str) -> set[Path]:
 
 def test_small_files_of_one_source_become_one(table: str) -> None:
     before = rows_of(table)
-    compact_small_files(table, {}, "here")
-    assert (files_in_use(table, {}, "here").files, files_in_use(table, {}, "there").files) == (1, 4)
-    assert files_in_use(table, {}).files == 5
+    compact_small_files(TableHandle(table), "here")
+    assert (files_in_use(TableHandle(table), "here").files, files_in_use(TableHandle(table), "there").files) == (1, 4)
+    assert files_in_use(TableHandle(table)).files == 5
     assert rows_of(table) == before
 
 
 def test_a_table_without_small_files_gets_no_commit(table: str) -> None:
-    compact_small_files(table, {}, "here")
+    compact_small_files(TableHandle(table), "here")
     version = DeltaTable(table).version()
-    compact_small_files(table, {}, "here")
+    compact_small_files(TableHandle(table), "here")
     assert DeltaTable(table).version() == version
 
 
 def test_files_out_of_use_stay_for_those_who_read_them(table: str) -> None:
     opened = DeltaTable(table)
-    compact_small_files(table, {})
-    remove_unused(table, {}, WEEK)
+    compact_small_files(TableHandle(table))
+    remove_unused(TableHandle(table), WEEK)
     assert opened.to_pyarrow_table().num_rows == 8
     assert len(data_files(table)) == 10
 
 
 def test_files_out_of_use_for_longer_go_and_no_others(table: str) -> None:
-    before, stored = rows_of(table), files_stored(table, {})
-    compact_small_files(table, {})
+    before, stored = rows_of(table), files_stored(TableHandle(table))
+    compact_small_files(TableHandle(table))
     written = Path(table) / "source=here" / "of-no-commit.parquet"
     written.write_bytes(b"of a stage at work")
     left = Path(table) / "source=here" / "left-by-a-crash.parquet"
     left.write_bytes(b"of a stage that died")
     os.utime(left, (0, 0))
-    remove_unused(table, {}, WEEK)
+    remove_unused(TableHandle(table), WEEK)
     assert written.exists()
     assert not left.exists()
-    remove_unused(table, {}, timedelta(0))
+    remove_unused(TableHandle(table), timedelta(0))
     assert rows_of(table) == before
-    assert len(data_files(table)) == files_in_use(table, {}).files == 2
-    assert files_stored(table, {}).files < stored.files + 5
+    assert len(data_files(table)) == files_in_use(TableHandle(table)).files == 2
+    assert files_stored(TableHandle(table)).files < stored.files + 5
 
 
 def test_what_hadoop_keeps_beside_a_file_goes_with_the_file(tmp_path: Path) -> None:
@@ -90,10 +91,10 @@ def test_what_hadoop_keeps_beside_a_file_goes_with_the_file(tmp_path: Path) -> N
         file.write_bytes(b"crc\0")
         os.utime(file, (0, 0))
     os.utime(sidecars[2])
-    remove_unused(str(table), {}, WEEK)
+    remove_unused(TableHandle(str(table)), WEEK)
     assert set(table.rglob(".*.crc")) == {sidecars[0], sidecars[2], of_log}
 
 
 def test_old_rows_of_one_source_go(table: str) -> None:
-    delete_rows_before(table, {}, "here", "at", "1970-01-03T00:00:00Z")
+    delete_rows_before(TableHandle(table), "here", "at", datetime(1970, 1, 3, tzinfo=UTC))
     assert rows_of(table) == [("here", 2), ("here", 3), *[("there", n) for n in range(4)]]

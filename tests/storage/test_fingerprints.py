@@ -10,11 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from spark_jobs.storage import commits
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.file_commits import append_files, destination
-from spark_jobs.storage.file_upkeep import compact_small_files, delete_rows_before
+from spark_jobs.storage.file_upkeep import compact_small_files
 from spark_jobs.storage.fingerprints import change_since, from_json, miscount, take_fingerprint, to_json
 from spark_jobs.storage.log_files import LOG_DIR, version_file
+from spark_jobs.storage.places import TableHandle
 from spark_jobs.storage.records import replace_records
 from spark_jobs.storage.rewriting import forget_versions
 from spark_jobs.storage.written_files import Layout
@@ -35,8 +37,8 @@ def rows(source: str, *numbers: int) -> pa.Table:
 
 
 def append(uri: str, source: str, *numbers: int) -> None:
-    to = destination(uri, {}, ("source",), ("n",), Layout())
-    append_files(uri, {}, to.write([rows(source, *numbers)]))
+    to = destination(TableHandle(uri), ("source",), ("n",), Layout())
+    append_files(TableHandle(uri), to.write([rows(source, *numbers)]))
 
 
 def by_hand(uri: str, source: str, *numbers: int) -> None:
@@ -44,7 +46,7 @@ def by_hand(uri: str, source: str, *numbers: int) -> None:
 
 
 def change(uri: str, noted: object) -> str | None:
-    return change_since(uri, {}, "meters", noted)  # type: ignore[arg-type]
+    return change_since(TableHandle(uri), "meters", noted)  # type: ignore[arg-type]
 
 
 def commit(uri: str, version: int) -> Path:
@@ -52,22 +54,24 @@ def commit(uri: str, version: int) -> Path:
 
 
 def test_our_own_commits_are_no_change_and_are_counted(uri: str) -> None:
-    before = take_fingerprint(uri, {}, "meters", None)
+    before = take_fingerprint(TableHandle(uri), "meters", None)
     assert (before.version, before.rows) == (3, 3)
     append(uri, "meters", 7, 8)
     append(uri, "gauges", 9)
-    after = take_fingerprint(uri, {}, "meters", before)
+    after = take_fingerprint(TableHandle(uri), "meters", before)
     assert (after.version, after.rows) == (5, 5)
-    assert after == take_fingerprint(uri, {}, "meters", None)
+    assert after == take_fingerprint(TableHandle(uri), "meters", None)
     assert from_json(to_json({"a.b": after})) == {"a.b": after}
-    replace_records(uri, {}, rows("meters", 1).to_pylist(), Fence("meters", 4))
-    assert take_fingerprint(uri, {}, "meters", after).rows == 1, "what removes files is counted anew"
-    compact_small_files(uri, {}, "meters")
-    delete_rows_before(uri, {}, "gauges", "n", "10")
+    replace_records(TableHandle(uri), rows("meters", 1).to_pylist(), Fence("meters", 4))
+    assert take_fingerprint(TableHandle(uri), "meters", after).rows == 1, "what removes files is counted anew"
+    compact_small_files(TableHandle(uri), "meters")
+    commits.commit(
+        TableHandle(uri), None, lambda table, noted: table.delete("source = 'gauges'", commit_properties=noted)
+    )
     DeltaTable(uri).vacuum(0, dry_run=False, enforce_retention_duration=False)
     assert [change(uri, noted) for noted in (before, after)] == [None, None]
-    assert miscount(uri, {}, "meters", after) is None
-    forget_versions(uri, {})
+    assert miscount(TableHandle(uri), "meters", after) is None
+    forget_versions(TableHandle(uri))
     assert change(uri, after) is None, "a checkpoint has taken in what was noted"
 
 
@@ -121,7 +125,7 @@ def cut(uri: str) -> None:
     ],
 )
 def test_what_was_lost_or_changed_by_others_is_named(uri: str, damage: Callable[[str], None], found: str) -> None:
-    noted = take_fingerprint(uri, {}, "meters", None)
+    noted = take_fingerprint(TableHandle(uri), "meters", None)
     damage(uri)
     said = change(uri, noted)
     assert said is not None
@@ -129,7 +133,7 @@ def test_what_was_lost_or_changed_by_others_is_named(uri: str, damage: Callable[
 
 
 def test_what_others_did_and_undid_or_did_to_another_source_is_no_change(uri: str) -> None:
-    noted = take_fingerprint(uri, {}, "meters", None)
+    noted = take_fingerprint(TableHandle(uri), "meters", None)
     by_hand(uri, "gauges", 1)
     DeltaTable(uri).optimize.compact()
     assert change(uri, noted) is None
@@ -138,17 +142,17 @@ def test_what_others_did_and_undid_or_did_to_another_source_is_no_change(uri: st
     assert change(uri, noted) is None
     by_hand(uri, "meters", 1)
     assert change(uri, noted) is not None
-    replace_records(uri, {}, rows("meters", 1).to_pylist(), Fence("meters", 9))
+    replace_records(TableHandle(uri), rows("meters", 1).to_pylist(), Fence("meters", 9))
     assert change(uri, noted) is None, "of what they did nothing is left"
 
 
 def test_an_older_commit_that_is_another_one_is_seen_by_the_count(uri: str) -> None:
-    noted = take_fingerprint(uri, {}, "meters", None)
+    noted = take_fingerprint(TableHandle(uri), "meters", None)
     commit(uri, 2).write_bytes(commit(uri, 2).read_bytes().splitlines()[0])
     assert change(uri, noted) is None
-    assert miscount(uri, {}, "meters", noted) == "version 3 has 2 rows, the publication noted 3"
+    assert miscount(TableHandle(uri), "meters", noted) == "version 3 has 2 rows, the publication noted 3"
 
 
 def test_a_table_that_is_gone_is_named(uri: str, tmp_path: Path) -> None:
-    noted = take_fingerprint(uri, {}, "meters", None)
+    noted = take_fingerprint(TableHandle(uri), "meters", None)
     assert change(str(tmp_path), noted) == "its log is gone"

@@ -1,32 +1,42 @@
-"""What keeps a plan from writing: every method of a lake that writes has another meaning in the overlay."""
+"""What keeps a plan from writing: the overlay offers the contract of a lake, and nothing that changes tables."""
 
 from __future__ import annotations
 
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.overlay import OverlayLake
+from spark_jobs.storage.lake import Catalog, Lake, TableReader
+from spark_jobs.storage.overlay import OverlayLake, PlanCatalog
+from spark_jobs.storage.spark_catalog import SparkCatalog
+from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.stored_lake import StoredLake
 
-READS = {
-    "uri",
-    "newest_token",
-    "committed_token",
-    "names",
-    "names_if_present",
-    "run",
-    "frame",
-    "files_read",
-    "files_stored",
-    "logged_bounds",
-    "in_use",
-    "on_disk",
-    "fingerprint",
-    "change_since",
-    "miscount",
-    "differing_files",
-    "misread_rows",
-}
-"""Methods that look and leave everything as it is."""
+OF_PLANS = {"written", "wrote", "recorded", "keep", "close"}
+"""What a plan asks its lake beside the contract: the rows that it kept apart."""
+MOST = 15
+"""The most methods of what a stage is given as its lake."""
 
 
-def test_every_method_of_a_lake_but_its_reads_is_replaced_by_the_overlay() -> None:
-    public = {name for name, value in vars(Lake).items() if callable(value) and not name.startswith("_")}
-    assert public - READS <= set(vars(OverlayLake))
+def public(of: type) -> set[str]:
+    return {name for name in dir(of) if not name.startswith("_")}
+
+
+def offered(contract: type) -> set[str]:
+    return {name for of in contract.__mro__ if getattr(of, "_is_protocol", False) for name in public(of)}
+
+
+def test_what_a_stage_is_given_is_small() -> None:
+    assert len([name for name in offered(Lake) if callable(getattr(SparkLake, name, None))]) <= MOST
+
+
+def test_the_overlay_has_no_method_that_only_the_written_lake_has() -> None:
+    assert public(OverlayLake) - OF_PLANS <= offered(Lake)
+    changing = public(SparkLake) - offered(Lake)
+    assert {"replace_record", "replace_records", "amend", "delete_tokens"} <= changing
+    assert not public(OverlayLake) & changing
+
+
+def test_the_catalog_of_a_plan_has_no_method_beside_the_contract() -> None:
+    assert public(PlanCatalog) - {"has"} == offered(Catalog)
+    assert {"drop", "take_up", "copy_folder"} <= public(SparkCatalog) - offered(Catalog)
+
+
+def test_readers_of_files_have_no_method_that_writes() -> None:
+    assert public(StoredLake) - {"at"} <= offered(TableReader)

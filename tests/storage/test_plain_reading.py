@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from spark_jobs.storage.file_commits import append_files, destination
 from spark_jobs.storage.log_files import LOG_DIR
+from spark_jobs.storage.places import TableHandle
 from spark_jobs.storage.plain_reading import differing_files, misread_rows
 from spark_jobs.storage.written_files import Layout
 
@@ -35,17 +36,17 @@ def uri(tmp_path: Path) -> str:
         )
         if number == 0:
             write_deltalake(place, rows.slice(0, 0), partition_by=["source"])
-        append_files(place, {}, destination(place, {}, ("source",), COLUMNS, Layout()).write([rows]))
+        append_files(TableHandle(place), destination(TableHandle(place), ("source",), COLUMNS, Layout()).write([rows]))
     return place
 
 
 def misread(uri: str, **partitions: str) -> list[tuple[str, str]]:
-    found = list(misread_rows(uri, {}, COLUMNS, partitions))
+    found = list(misread_rows(TableHandle(uri), COLUMNS, partitions))
     return [(row.get("file") or row["column"], row["found"]) for row in found]
 
 
 def differing(uri: str) -> list[tuple[str, str]]:
-    return [(row["file"], row["found"]) for row in differing_files(uri, {}, {})]
+    return [(row["file"], row["found"]) for row in differing_files(TableHandle(uri), {})]
 
 
 def with_stats(uri: str, change: object) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.storage.commits import CommitsContended
 from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.places import TableHandle
 from spark_jobs.storage.records import (
     ColumnsMissing,
     RecordsLost,
@@ -28,6 +28,7 @@ from spark_jobs.storage.records import (
     widen_records,
 )
 from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import DATABASES, FILES, FRONTIERS, PUBLISHED
 
 AT = datetime(2024, 1, 1, 0, 0, 0, 123457, tzinfo=UTC)
@@ -45,22 +46,22 @@ def row(source: str, token: int, **more: Any) -> dict[str, Any]:
 
 
 def rows(uri: str) -> list[dict[str, Any]]:
-    return sorted(read_records(uri, {}, None).to_pylist(), key=lambda row: (row["source"], row["token"]))
+    return sorted(read_records(TableHandle(uri), None).to_pylist(), key=lambda row: (row["source"], row["token"]))
 
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     uri = empty(tmp_path, FRONTIERS)
-    assert append_records(uri, {}, [row("a", 1, state="{}"), row("b", 2)], None)
+    assert append_records(TableHandle(uri), [row("a", 1, state="{}"), row("b", 2)], None)
     assert rows(uri) == [{**dict.fromkeys(FRONTIERS.column_names), **r} for r in (row("a", 1, state="{}"), row("b", 2))]
-    assert [r["token"] for r in read_records(uri, {}, pc.field("source") == "b").to_pylist()] == [2]
+    assert [r["token"] for r in read_records(TableHandle(uri), pc.field("source") == "b").to_pylist()] == [2]
 
 
 def test_an_attempt_commits_once_and_not_after_a_newer_one(tmp_path: Path) -> None:
     uri = empty(tmp_path, FRONTIERS)
-    assert append_records(uri, {}, [row("a", 5)], Fence("a", 5))
-    assert not append_records(uri, {}, [row("a", 5)], Fence("a", 5))
-    assert not append_records(uri, {}, [row("a", 4)], Fence("a", 4))
-    assert append_records(uri, {}, [row("b", 4)], Fence("b", 4)), "tokens are counted by source"
+    assert append_records(TableHandle(uri), [row("a", 5)], Fence("a", 5))
+    assert not append_records(TableHandle(uri), [row("a", 5)], Fence("a", 5))
+    assert not append_records(TableHandle(uri), [row("a", 4)], Fence("a", 4))
+    assert append_records(TableHandle(uri), [row("b", 4)], Fence("b", 4)), "tokens are counted by source"
     assert [(r["source"], r["token"]) for r in rows(uri)] == [("a", 5), ("b", 4)]
 
 
@@ -68,18 +69,19 @@ def test_a_replacement_leaves_other_sources_alone(tmp_path: Path) -> None:
     uri = empty(tmp_path, PUBLISHED)
     for token, source in enumerate(("a", "b", "a"), 1):
         published = {"source": source, "token": token, "tokens": [token, 7], "published": AT}
-        assert replace_records(uri, {}, [published], Fence(source, token))
-    assert not replace_records(uri, {}, [{"source": "a", "token": 2}], Fence("a", 2))
+        assert replace_records(TableHandle(uri), [published], Fence(source, token))
+    assert not replace_records(TableHandle(uri), [{"source": "a", "token": 2}], Fence("a", 2))
     assert [(r["source"], r["token"], r["tokens"]) for r in rows(uri)] == [("a", 3, [3, 7]), ("b", 2, [2, 7])]
 
 
 APPEND = """
 import sys
 from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.places import TableHandle
 from spark_jobs.storage.records import append_records
 uri, source, first, past = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 for token in range(first, past):
-    append_records(uri, {}, [{"source": source, "token": token}], Fence(source, token))
+    append_records(TableHandle(uri), [{"source": source, "token": token}], Fence(source, token))
 """
 
 
@@ -110,7 +112,7 @@ def test_a_commit_that_never_gets_its_version_says_who_stands_in_its_way(
     monkeypatch.setattr("deltalake.DeltaTable", Overtaken)
     monkeypatch.setattr("spark_jobs.storage.commits.ATTEMPTS", 3)
     with pytest.raises(CommitsContended, match="within 3 tries"):
-        append_records(uri, {}, [row("a", 1)], None)
+        append_records(TableHandle(uri), [row("a", 1)], None)
     monkeypatch.undo()
     assert rows(uri) == []
 
@@ -118,19 +120,19 @@ def test_a_commit_that_never_gets_its_version_says_who_stands_in_its_way(
 def test_a_column_that_the_table_lacks_is_refused_by_name(tmp_path: Path) -> None:
     uri = empty(tmp_path, Table("bronze", "files", "A ledger.", FILES.columns[:2], ("source",)))
     with pytest.raises(ColumnsMissing, match="columns path, rows in") as refusal:
-        append_records(uri, {}, [{"source": "a"}, {"source": "a", "rows": 1, "path": "f"}], None)
+        append_records(TableHandle(uri), [{"source": "a"}, {"source": "a", "rows": 1, "path": "f"}], None)
     assert (refusal.value.columns, rows(uri)) == (["path", "rows"], [])
 
 
 def test_columns_that_an_older_table_lacks_are_filled_in_one_commit_and_keep_their_comments(tmp_path: Path) -> None:
     old = Table("bronze", "files", "A ledger.", FILES.columns[:2], ("source",))
     uri = empty(tmp_path, old)
-    append_records(uri, {}, [{"source": "a", "seq_no": 3}], None)
+    append_records(TableHandle(uri), [{"source": "a", "seq_no": 3}], None)
     before = DeltaTable(uri)
     widened = pa.table({"source": ["a"], "seq_no": [3], "path": ["a/b.csv"]})
-    widen_records(uri, {}, lambda: widened, {"path": "The file."})
+    widen_records(TableHandle(uri), lambda: widened, {"path": "The file."})
     after = DeltaTable(uri)
-    assert read_records(uri, {}, None).to_pylist() == [{"source": "a", "seq_no": 3, "path": "a/b.csv"}]
+    assert read_records(TableHandle(uri), None).to_pylist() == [{"source": "a", "seq_no": 3, "path": "a/b.csv"}]
     assert after.version() == before.version() + 1
     assert [f.metadata for f in after.schema().fields][2] == {"comment": "The file."}
     assert (after.metadata().partition_columns, after.metadata().description) == (["source"], "A ledger.")
@@ -138,9 +140,9 @@ def test_columns_that_an_older_table_lacks_are_filled_in_one_commit_and_keep_the
 
 @pytest.mark.spark
 def test_spark_reads_what_is_recorded_and_creates_what_it_is_recorded_in(empty_lake: SparkSession) -> None:
-    held = Lake(empty_lake)
+    held = SparkLake(empty_lake)
     assert held.records(FRONTIERS) == [], "before the first run there is no table"
-    held.ensure(DATABASES, [FRONTIERS, PUBLISHED])
+    held.catalog.ensure(DATABASES, [FRONTIERS, PUBLISHED])
     for token in range(1, 15):  # beyond a checkpoint of the log
         held.record(FRONTIERS, [row("a", token, seal=AT)], Fence("a", token))
         held.replace_record(
@@ -153,7 +155,7 @@ def test_spark_reads_what_is_recorded_and_creates_what_it_is_recorded_in(empty_l
     assert held.commits == 28
     comments = {c.name: c.comment for c in FRONTIERS.columns}
     described = {r.col_name: r.comment for r in empty_lake.sql("DESCRIBE trace.frontiers").collect()}
-    shutil.rmtree(Path(held.uri(FRONTIERS)) / "_delta_log")
+    shutil.rmtree(Path(held.folder.handle(FRONTIERS).uri) / "_delta_log")
     with pytest.raises(RecordsLost, match="which the catalog has"):
         held.records(FRONTIERS)
     assert {name: described[name] for name in comments} == comments
@@ -161,17 +163,17 @@ def test_spark_reads_what_is_recorded_and_creates_what_it_is_recorded_in(empty_l
 
 @pytest.mark.spark
 def test_a_table_of_an_earlier_release_gets_its_columns_without_a_commit_of_sparks(empty_lake: SparkSession) -> None:
-    held = Lake(empty_lake)
+    held = SparkLake(empty_lake)
     columns = [c for c in FILES.columns if c.name not in ("version", "replaces")]
     older = Table("bronze", "files", FILES.comment, tuple(columns), FILES.partitions, FILES.skipping)
-    held.ensure(DATABASES, [older])
+    held.catalog.ensure(DATABASES, [older])
     held.record(older, [{"source": "a", "seq_no": 2, "landing": 4, "rows": 7}])
     newer = Column("version", "STRING", "What counts.", filled="IF(rows > 5, 'landed', 'unreadable')")
     listed = tuple(newer if c.name == "version" else c for c in FILES.columns)
-    held.widen([Table("bronze", "files", FILES.comment, listed, FILES.partitions, FILES.skipping)])
+    held.catalog.widen([Table("bronze", "files", FILES.comment, listed, FILES.partitions, FILES.skipping)])
     (found,) = held.records(FILES)
     assert (found["version"], found["replaces"], found["rows"]) == ("landed", None, 7)
-    history = DeltaTable(held.uri(FILES)).history()
+    history = DeltaTable(held.folder.handle(FILES).uri).history()
     assert [entry.get("engineInfo", "").startswith("Apache-Spark") for entry in history] == [False, False, True]
-    assert dict(DeltaTable(held.uri(FILES)).metadata().configuration)["delta.dataSkippingStatsColumns"]
+    assert dict(DeltaTable(held.folder.handle(FILES).uri).metadata().configuration)["delta.dataSkippingStatsColumns"]
     assert empty_lake.table("bronze.files").count() == 1

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.spark_lake import SparkLake
 
 pytestmark = pytest.mark.spark
 
@@ -21,18 +21,18 @@ def test_rows_of_before_have_in_a_new_column_what_it_says(spark: SparkSession, d
     older = Table(database, "numbers", "Numbers.", (KEPT[0], gone), ("k",))
     doubled = Column("n", "BIGINT", "Number.", filled="IF(k = 'none', NULL, 2 * half)")
     table = replace(older, columns=(KEPT[0], doubled, Column("note", "STRING", "A note.")))
-    Lake(spark).ensure({}, [older])
+    SparkLake(spark).catalog.ensure({}, [older])
     spark.sql(f"INSERT INTO {table.qualified} VALUES ('a', 1), ('b', 21), ('none', 3)")
     expected = {("a", 2, None), ("b", 42, None), ("none", None, None)}
 
-    planned = OverlayLake(spark).read(table).select("k", "n", "note")
+    planned = OverlayLake(SparkLake(spark)).read(table).select("k", "n", "note")
     assert {tuple(row) for row in planned.collect()} == expected
-    lake = Lake(spark)
-    lake.widen([table])
+    lake = SparkLake(spark)
+    lake.catalog.widen([table])
     assert lake.commits == 1
     assert {tuple(row) for row in lake.read(table).select("k", "n", "note").collect()} == expected
-    assert lake.lacking([table]) == {}
-    lake.widen([table])
+    assert lake.catalog.lacking([table]) == {}
+    lake.catalog.widen([table])
     assert lake.commits == 1
     described = spark.sql(f"DESCRIBE {table.qualified}").collect()
     assert ("n", "bigint", "Number.") in [tuple(row) for row in described]

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from spark_jobs.storage import written_files
 from spark_jobs.storage.data_files import stored_rows
 from spark_jobs.storage.file_commits import append_files
+from spark_jobs.storage.places import TableHandle
 from spark_jobs.storage.written_files import Destination, Layout, WrittenFile
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -42,7 +43,7 @@ def table(tmp_path: Path) -> DeltaTable:
 
 
 def destination(table: DeltaTable, layout: Layout | None = None) -> Destination:
-    return Destination(place_of(table), {}, SCHEMA, ("era",), BOUNDED, layout or Layout())
+    return Destination(TableHandle(place_of(table)), SCHEMA, ("era",), BOUNDED, layout or Layout())
 
 
 def _plain(place: str) -> str:
@@ -76,7 +77,7 @@ def added(table: DeltaTable) -> list[dict[str, Any]]:
 
 
 def commit(table: DeltaTable, files: list[WrittenFile]) -> DeltaTable:
-    append_files(place_of(table), {}, files)
+    append_files(TableHandle(place_of(table)), files)
     return DeltaTable(place_of(table))
 
 
@@ -123,7 +124,7 @@ def test_times_of_every_year_have_bounds_that_hold_them(table: DeltaTable) -> No
     assert (file["min.at"], file["max.at"]) == (YEARS[0], YEARS[-1].replace(microsecond=999_000))
     assert [json.loads(a["add"]["stats"])["minValues"]["at"] for a in added(table)] == ["0001-01-01T00:00:00.000Z"]
     for at in YEARS:
-        (found,) = stored_rows(place_of(table), {}, ["at"], pc.field("at") == pa.scalar(at, INSTANT)).tables()
+        (found,) = stored_rows(TableHandle(place_of(table)), ["at"], pc.field("at") == pa.scalar(at, INSTANT)).tables()
         assert found["at"].to_pylist() == [at]
 
 
@@ -147,8 +148,8 @@ def test_dropped_partitions_go_with_the_commit_that_adds(table: DeltaTable) -> N
     first = commit(table, to.write([rows(12)]))
     assert first.version() == 1
     live = rows(12, first=12).filter(pc.equal(rows(12, first=12)["era"], "live"))
-    append_files(to.place, {}, to.write([live]), dropped=("era", ["closing"]))
-    after = DeltaTable(to.place)
+    append_files(to.handle, to.write([live]), dropped=("era", ["closing"]))
+    after = DeltaTable(to.handle.uri)
     assert after.version() == 2
     names = set(after.to_pyarrow_table()["name"].to_pylist())
     kept = rows(12).filter(pc.equal(rows(12)["era"], "live"))
@@ -158,6 +159,7 @@ def test_dropped_partitions_go_with_the_commit_that_adds(table: DeltaTable) -> N
 LIMITED = """
 import resource, signal, sys
 import numpy as np, pyarrow as pa
+from spark_jobs.storage.places import TableHandle
 from spark_jobs.storage.written_files import Destination
 
 # a write beyond the limit is an error, as on a full disk, and no signal
@@ -165,7 +167,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 table = pa.table({"n": np.random.default_rng(1).random(100_000), "era": ["live", "closing"] * 50_000})
 try:
-    Destination(sys.argv[1], {}, table.schema, ("era",)).write([table])
+    Destination(TableHandle(sys.argv[1]), table.schema, ("era",)).write([table])
 except OSError as error:
     print(error.errno)
 """

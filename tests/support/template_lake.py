@@ -16,11 +16,11 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import ensure_source
 from spark_jobs.jobs.names import names_follow
 from spark_jobs.sources import read_sources
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.lake_format import mark_format
 from spark_jobs.storage.people_tables import DISMISSALS, ERASURES
 from spark_jobs.storage.places import lake_root
 from spark_jobs.storage.quality_tables import QUALITY
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import DATABASES, SHARED
 from tests.empty_lake import DATABASES as REMOVED
 from tests.empty_lake import empty
@@ -90,8 +90,8 @@ class TemplateLakes:
             self._unchanged = self._listing()
         else:
             empty(self._spark)
-            lake = Lake(self._spark)
-            lake.ensure(DATABASES, [*SHARED, *QUALITY, DISMISSALS, ERASURES])
+            lake = SparkLake(self._spark)
+            lake.catalog.ensure(DATABASES, [*SHARED, *QUALITY, DISMISSALS, ERASURES])
             mark_format(lake)
             self._keep("")
             self._unchanged = self._listing()
@@ -111,7 +111,7 @@ class TemplateLakes:
             note.parent.mkdir(parents=True, exist_ok=True)
             note.write_text(self._templates[text].note)
         else:
-            lake, source = Lake(self._spark), folder.sources[name]
+            lake, source = SparkLake(self._spark), folder.sources[name]
             ensure_source(lake, source)
             names_follow(settings, lake, source)
             self._keep(text, note.read_text())

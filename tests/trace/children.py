@@ -21,6 +21,7 @@ from spark_jobs.model import Frontier
 from spark_jobs.session import open_session
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import FRONTIERS, UPDATE
 from spark_jobs.storage.times import instant
 from spark_jobs.trace import Arrangement, StateConflict
@@ -52,7 +53,7 @@ def as_frame(lake: Lake) -> Callable[[list[tuple[str, str, int, int]]], Any]:
 
 
 def crash(database: str, index: int, point: int) -> None:
-    lake = Lake(open_session())
+    lake = SparkLake(open_session())
     arrangement = opened(lake, database)
     left = point
 
@@ -62,21 +63,21 @@ def crash(database: str, index: int, point: int) -> None:
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    for name in ("append", "record_next", "delete_values"):
+    for name in ("append", "record_next", "replace_files"):
         _mortal(name, pass_a_point)
     operations(as_frame(lake))[index](arrangement)
     lake.spark.stop()
 
 
 def _mortal(name: str, passing: Callable[[], None]) -> None:
-    original = getattr(Lake, name)
+    original = getattr(SparkLake, name)
 
-    def mortal(self: Lake, *arguments: Any) -> None:
+    def mortal(self: SparkLake, *arguments: Any) -> None:
         passing()
         original(self, *arguments)
         passing()
 
-    setattr(Lake, name, mortal)
+    setattr(SparkLake, name, mortal)
 
 
 class Writer:
@@ -120,7 +121,7 @@ class Writer:
 
 
 def write(database: str, name: str, seconds: float) -> None:
-    lake = Lake(open_session())
+    lake = SparkLake(open_session())
     writer, end = Writer(lake, database, name), time.monotonic() + seconds
     # the seconds are for the other writer to come in between, the rounds for a machine that is slow
     while time.monotonic() < end or writer.number < LEAST_ROUNDS:

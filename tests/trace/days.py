@@ -14,7 +14,8 @@ from spark_jobs.gates.measures import trace as measure_trace
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
 from spark_jobs.storage.fence import Fence, visit
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.frames import frame_of
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED, row_columns, updates
 from spark_jobs.storage.times import instant
 from spark_jobs.trace import frontiers
@@ -53,7 +54,7 @@ class Landed:
 class Days:
     """One source on an empty lake. `history` holds (row id, visible time, diff) of everything ever appended."""
 
-    lake: Lake
+    lake: SparkLake
     source: Source
     home: Path
     token: int = 0
@@ -62,7 +63,7 @@ class Days:
     """By row id the drop that brought the row: what is taken back is the row as it came."""
 
     def __post_init__(self) -> None:
-        self.lake.ensure({"trace": "", "bronze": ""}, [FRONTIERS, PUBLISHED, FILES, updates(self.source)])
+        self.lake.catalog.ensure({"trace": "", "bronze": ""}, [FRONTIERS, PUBLISHED, FILES, updates(self.source)])
 
     @property
     def start_us(self) -> int:
@@ -135,7 +136,7 @@ class Days:
     def measured(self, move: frontiers.Move, landed: int = 0) -> dict[str, int]:
         """What the trace gate measures of a move; its ledger says that `landed` rows were to be added."""
         row = {"source": self.source.name, "landing": move.token, "rows": landed}
-        self.lake.append(FILES, self.lake.frame(FILES, [row]), None)
+        self.lake.append(FILES, frame_of(self.lake.spark, FILES, [row]), None)
         landings = [move.token]
         given = {"before": move.before, "after": move.after, "token": move.token, "landings": landings}
         return measure_trace(self.lake, self.source, **given).values

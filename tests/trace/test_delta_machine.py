@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, run_state_machine_as_test
 
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.trace import Arrangement, Slice
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.records_journal import RecordsJournal
@@ -31,11 +31,11 @@ class OnDelta(ArrangementBesideHistory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lake = Lake(self.spark)
+        self.lake = SparkLake(self.spark)
         self.database = f"t_{uuid.uuid4().hex[:12]}"
-        self.lake.run(f"CREATE DATABASE {self.database}")
+        self.lake.spark.sql(f"CREATE DATABASE {self.database}")
         for table in (updates_of(self.database), journal_of(self.database)):
-            self.lake.run(table.ddl())
+            self.lake.spark.sql(table.ddl())
 
     @initialize(days=st.lists(st.tuples(updates, st.integers(1, 3)), min_size=1, max_size=2), tick=leaps)
     def start(self, days: list[tuple[list[Row], int]], tick: int) -> None:
@@ -70,7 +70,7 @@ class OnDelta(ArrangementBesideHistory):
                 for handle in self.arrangement.state.handles() & self.stored.keys():
                     assert self.batch(handle).equals(self.stored[handle])
         finally:
-            self.lake.run(f"DROP DATABASE {self.database} CASCADE")
+            self.lake.spark.sql(f"DROP DATABASE {self.database} CASCADE")
 
 
 def machine(spark: SparkSession, *, examples: int, steps: int) -> None:

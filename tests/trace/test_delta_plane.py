@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels import consolidate_naive as naive
 from spark_jobs.model import Frontier
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import FRONTIERS, UPDATE
 from spark_jobs.storage.times import instant, micros
 from spark_jobs.trace import Arrangement, StateConflict, seal_all
@@ -53,9 +53,9 @@ def listed(updates: DataFrame) -> list[Row]:
 @pytest.fixture
 def opened(spark: SparkSession, database: str) -> Callable[[], Arrangement[DataFrame]]:
     """Opens the same collection anew, as another process would."""
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     for table in (updates_of(database), journal_of(database)):
-        lake.run(table.ddl())
+        lake.spark.sql(table.ddl())
     return lambda: Arrangement(DeltaPlane(lake, updates_of(database)), RecordsJournal(lake, journal_of(database)))
 
 
@@ -64,8 +64,8 @@ def shared_plane(spark: SparkSession) -> Iterator[DeltaPlane]:
     """One plane for all tests of the contract: handles are fresh, so they don't see each other's batches."""
     name = f"t_{uuid.uuid4().hex[:12]}"
     spark.sql(f"CREATE DATABASE {name}")
-    lake = Lake(spark)
-    lake.run(updates_of(name).ddl())
+    lake = SparkLake(spark)
+    lake.spark.sql(updates_of(name).ddl())
     yield DeltaPlane(lake, updates_of(name))
     spark.sql(f"DROP DATABASE {name} CASCADE")
 
@@ -104,9 +104,9 @@ class TestDeltaPlane(DataPlaneContract):
 
 
 def test_the_two_zeros_stay_apart(spark: SparkSession, database: str) -> None:
-    lake = Lake(spark)
+    lake = SparkLake(spark)
     table = Table(database, "measured", "Updates.", (*UPDATE, Column("heat", "DOUBLE", "A number.")), ("batch",), ())
-    lake.run(table.ddl())
+    lake.spark.sql(table.ddl())
     plane = DeltaPlane(lake, table)
     updates = [
         (heat, instant(5), diff) for heat, diff in ((-0.0, 1), (0.0, 1), (0.0, 1), (-0.0, 2), (None, 1), (7.5, 1))

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.config import Settings
 from spark_jobs.sources import load_source
-from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.past import future_deltas_view
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import updates
 from spark_jobs.trace.source_plane import batch_rows, buckets
 from tests.jobs.harness import SOURCE, write_source
@@ -30,7 +30,7 @@ AHEAD = (0, 1, 2, 3, 6, 7, 20, 25, 100, 101)
 @pytest.fixture
 def days(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> Days:
     settings = write_source(spark_settings.model_copy(update={"home": tmp_path}), SOURCE)
-    return Days(Lake(lake), load_source(settings.sources / "meters.yml"), tmp_path)
+    return Days(SparkLake(lake), load_source(settings.sources / "meters.yml"), tmp_path)
 
 
 def scheduled(day: int) -> list[Update]:
@@ -41,7 +41,13 @@ def scheduled(day: int) -> list[Update]:
 def out_of_reach(days: Days, handles: list[str]) -> Iterator[int]:
     """The files of these batches are elsewhere meanwhile; gives their number."""
     table = updates(days.source)
-    found = days.lake.read_with_files(table).where(F.col("batch").isin(handles)).select("file").distinct().collect()
+    found = (
+        days.lake.read(table)
+        .where(F.col("batch").isin(handles))
+        .selectExpr("_metadata.file_path AS file")
+        .distinct()
+        .collect()
+    )
     paths = [Path(unquote(urlparse(row.file).path)) for row in found]
     for path in paths:
         shutil.move(path, path.with_suffix(".away"))
@@ -83,7 +89,7 @@ def test_what_is_not_due_before_a_time_is_read_from_the_buckets_below_it_alone(d
     days.publish()
     days.land(1, scheduled(1))
     days.publish()
-    days.lake.define(future_deltas_view(days.source))
+    days.lake.catalog.define(future_deltas_view(days.source))
     standing = days.standing()
     for until in (3, 30, 101):
         until_us = days.start_us + until * DAY_US

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
 from spark_jobs.kernels.arrangement import ArrangementState, StoredBatch, UnsealedBatch, check_state
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.records import arrow_records
+from spark_jobs.storage.places import TableHandle
+from spark_jobs.storage.records import Rows, append_next_records, arrow_records, read_records
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import FRONTIERS
 from spark_jobs.trace import StateChange, StateConflict
@@ -21,22 +23,28 @@ from tests.kernels.arrangement_contract import StateJournalContract
 WRITERS, COMMITS = 3, 12
 
 
-class FolderLake(Lake):
+class FolderLake:
     """Tables of records in a folder, without a Spark session."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(None)  # type: ignore[arg-type]
         self._folder = folder
-        self.__dict__["_storage_options"] = {}
 
-    def uri(self, table: Table) -> str:
-        return str(self._folder / table.qualified)
+    def handle(self, table: Table) -> TableHandle:
+        return TableHandle(str(self._folder / table.qualified))
+
+    def records(self, table: Table, where: pc.Expression | None = None) -> Rows:
+        return read_records(self.handle(table), where).to_pylist()
+
+    def record_next(self, table: Table, where: pc.Expression, rows_after: Callable[[Rows], Rows]) -> None:
+        append_next_records(self.handle(table), where, rows_after)
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> RecordsJournal:
     schema = arrow_records(FRONTIERS, []).schema
-    DeltaTable.create(FolderLake(tmp_path).uri(FRONTIERS), schema=schema, partition_by=list(FRONTIERS.partitions))
+    DeltaTable.create(
+        FolderLake(tmp_path).handle(FRONTIERS).uri, schema=schema, partition_by=list(FRONTIERS.partitions)
+    )
     return RecordsJournal(FolderLake(tmp_path))
 
 

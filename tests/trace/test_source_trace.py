@@ -21,7 +21,8 @@ from spark_jobs.kernels.arrangement import Lease, check_state
 from spark_jobs.kernels.arrangement.errors import ReadBelowSince
 from spark_jobs.sources import load_source
 from spark_jobs.storage import fence, publication
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.frames import frame_of
+from spark_jobs.storage.spark_lake import SparkLake
 from spark_jobs.storage.tables import FRONTIERS, LATE, STATE, updates
 from spark_jobs.trace.inspection import TraceReport, inspect
 from spark_jobs.trace.maintenance import Budget
@@ -51,7 +52,7 @@ def a_day(day: int) -> list[Update]:
 @pytest.fixture
 def days(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> Iterator[Days]:
     settings = write_source(spark_settings.model_copy(update={"home": tmp_path}), SOURCE + RETENTION)
-    yield Days(Lake(lake), load_source(settings.sources / "meters.yml"), tmp_path)
+    yield Days(SparkLake(lake), load_source(settings.sources / "meters.yml"), tmp_path)
 
 
 def faultless(measured: dict[str, int]) -> bool:
@@ -107,7 +108,7 @@ def test_replaced_batches_go_with_the_next_write_so_that_upkeep_commits_only_wha
     lake: SparkSession, spark_settings: Settings, tmp_path: Path
 ) -> None:
     settings = write_source(spark_settings.model_copy(update={"home": tmp_path}), SOURCE)
-    days = Days(Lake(lake), load_source(settings.sources / "meters.yml"), tmp_path)
+    days = Days(SparkLake(lake), load_source(settings.sources / "meters.yml"), tmp_path)
     plane = SourcePlane(days.lake, days.source)
     replaced = 0
     for day in range(4):
@@ -138,10 +139,12 @@ def _sweep_and_vacuum(days: Days, spark_settings: Settings, home: Path) -> None:
     plane = SourcePlane(lake, days.source)
     unmarked, landed = F.lit(None).cast("int"), lake.spark.createDataFrame(days.rows(6, a_day(6)).table)
     orphan = plane.put(landed.withColumns({"time": F.col("event_time"), "below_horizon": unmarked}))
-    lake.ensure({"silver": "", "gold": ""}, [LATE, STATE])
+    lake.catalog.ensure({"silver": "", "gold": ""}, [LATE, STATE])
     common = {"source": days.source.name, "entity": "e1"}
     staged, given_up = days.fence().token, days.fence().token
-    lake.append(STATE, lake.frame(STATE, [{**common, "token": t, "era": "live"} for t in (staged, given_up)]), None)
+    lake.append(
+        STATE, frame_of(lake.spark, STATE, [{**common, "token": t, "era": "live"} for t in (staged, given_up)]), None
+    )
     with fence.take(home / "leases", source=days.source.name, run_id="r", starts_run=True, wait_s=0) as lease:
         lease.staged["compact"] = staged
         lease.save()
@@ -232,10 +235,10 @@ def test_frontiers_say_when_they_moved_also_in_a_lake_made_before_they_did(
     lake: SparkSession, spark_settings: Settings, tmp_path: Path
 ) -> None:
     older = replace(FRONTIERS, columns=tuple(c for c in FRONTIERS.columns if c.name != "moved_at"))
-    Lake(lake).ensure({"trace": ""}, [older])
+    SparkLake(lake).catalog.ensure({"trace": ""}, [older])
     settings = write_source(spark_settings.model_copy(update={"home": tmp_path}), SOURCE)
-    days = Days(Lake(lake), load_source(settings.sources / "meters.yml"), tmp_path)
-    days.lake.widen([FRONTIERS])
+    days = Days(SparkLake(lake), load_source(settings.sources / "meters.yml"), tmp_path)
+    days.lake.catalog.widen([FRONTIERS])
     begun = datetime.now(UTC)
     days.land(0, a_day(0))
     days.land(1, [])

@@ -30,11 +30,11 @@ def chains(source: SourceArgument, as_json: JsonOption = False) -> None:
     checked = known_source(settings, source)
     from spark_jobs.reads.chain_metrics import chain_metrics
     from spark_jobs.reads.state_reads import check_keeps_chains
-    from spark_jobs.storage.lake import Lake
+    from spark_jobs.storage.spark_lake import SparkLake
 
     check_keeps_chains(checked)
     with server_session(settings, "tidemark-chains") as spark:
-        found = asdict(chain_metrics(Lake(spark), checked))
+        found = asdict(chain_metrics(SparkLake(spark), checked))
     emit(as_json, found, lambda: table(["measure", "value"], list(found.items())))
 
 
@@ -44,12 +44,12 @@ def history(source: SourceArgument, entity: EntityArgument, as_json: JsonOption 
     checked = known_source(settings, source)
     from spark_jobs.kernels.deltas.traffic import entity_class
     from spark_jobs.reads.state_reads import check_keeps_chains, entity_history
-    from spark_jobs.storage.lake import Lake
     from spark_jobs.storage.read_counts import count_read
+    from spark_jobs.storage.spark_lake import SparkLake
 
     check_keeps_chains(checked)
     with server_session(settings, "tidemark-history") as spark:
-        versions = entity_history(Lake(spark), checked, entity)
+        versions = entity_history(SparkLake(spark), checked, entity)
     if versions:
         count_read(settings.home, source, of_class=int(entity_class(versions[-1].state.delta_count)))
     found = [_plain(version) for version in versions]
@@ -78,13 +78,13 @@ def rollback(
     settings = load_settings()
     checked = known_source(settings, source)
     from spark_jobs.reads.state_reads import check_keeps_chains, rollback_rows
-    from spark_jobs.storage.lake import Lake
+    from spark_jobs.storage.spark_lake import SparkLake
     from spark_jobs.storage.times import micros
 
     check_keeps_chains(checked)
     to_us, at_us = micros(instant(to)), micros(instant(at))
     with server_session(settings, "tidemark-rollback") as spark:
-        rows = rollback_rows(Lake(spark), checked, entity, to_us, at_us=at_us)
+        rows = rollback_rows(SparkLake(spark), checked, entity, to_us, at_us=at_us)
     named = [{checked.header_name(column): value for column, value in row.items()} for row in rows]
     columns = list(named[0]) if named else []
     emit(as_json, named, lambda: table(columns, [list(row.values()) for row in named]))

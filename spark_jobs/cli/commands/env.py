@@ -109,9 +109,9 @@ def diff(
     parts: list[Any] = []
     with server_session(settings, "tidemark-env") as spark:
         from spark_jobs.jobs.environments import differences, require_build
-        from spark_jobs.storage.lake import Lake
+        from spark_jobs.storage.spark_lake import SparkLake
 
-        lake = Lake(spark)
+        lake = SparkLake(spark)
         for source in sources or list(environment.builds()):
             checked, built = find_source(environment.folder, source), require_build(environment, source)
             stands, tables = built.stands(lake, checked), list(differences(lake, built, checked, rows))
@@ -177,9 +177,9 @@ def drop(name: NameArgument, as_json: JsonOption = False) -> None:
     if environment.builds():
         with server_session(settings, "tidemark-env") as spark:
             from spark_jobs.jobs.environments import drop_tables
-            from spark_jobs.storage.lake import Lake
+            from spark_jobs.storage.spark_lake import SparkLake
 
-            drop_tables(Lake(spark), environment)
+            drop_tables(SparkLake(spark), environment)
     drop_environment(settings.home, name)
     emit(as_json, {"dropped": name}, lambda: Text(f"dropped {name}"))
 

@@ -44,15 +44,15 @@ def state(
     with server_session(settings, "tidemark-state") as spark:
         from spark_jobs.kernels.deltas.traffic import entity_class
         from spark_jobs.reads.as_of import entity_state, states_at
-        from spark_jobs.storage.lake import Lake
         from spark_jobs.storage.read_counts import count_read
+        from spark_jobs.storage.spark_lake import SparkLake
 
         if entity is None:
-            frame = states_at(Lake(spark), checked, **times)
+            frame = states_at(SparkLake(spark), checked, **times)
             rows = fetch(frame.orderBy(checked.entity), most_rows(limit, as_json=as_json))
             count_read(settings.home, source)
         else:
-            of_entity = entity_state(Lake(spark), checked, entity, **times)
+            of_entity = entity_state(SparkLake(spark), checked, entity, **times)
             rows = as_fetched(of_entity)
             for delta_count in of_entity["delta_count"].to_pylist():
                 count_read(settings.home, source, of_class=int(entity_class(delta_count)))
@@ -82,10 +82,10 @@ def windows(
     with server_session(settings, "tidemark-windows") as spark:
         from spark_jobs.definitions.definition import Definition
         from spark_jobs.reads.as_of import windows_as_of
-        from spark_jobs.storage.lake import Lake
+        from spark_jobs.storage.spark_lake import SparkLake
 
         definition = Definition(checked, name)
-        frame = windows_as_of(Lake(spark), definition, known_us)
+        frame = windows_as_of(SparkLake(spark), definition, known_us)
         found = fetch(frame.orderBy(*definition.identity), most_rows(limit, as_json=as_json))
     emit_rows(as_json, found)
 

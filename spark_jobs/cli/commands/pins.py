@@ -14,7 +14,7 @@ from spark_jobs.config import Settings, load_settings
 if TYPE_CHECKING:
     from spark_jobs.jobs.pins import Pin
     from spark_jobs.sources import Source
-    from spark_jobs.storage.lake import Lake
+    from spark_jobs.storage.spark_lake import SparkLake
 
 
 def register(app: typer.Typer) -> None:
@@ -43,22 +43,22 @@ def pin(
     """
     settings = load_settings()
     from spark_jobs.jobs.pins import check_name, make_pin
-    from spark_jobs.storage.lake import Lake
+    from spark_jobs.storage.spark_lake import SparkLake
     from spark_jobs.storage.times import micros
 
     check_name(name)
     at_us = None if at is None else micros(instant(at))
     named = [known_source(settings, source) for source in dict.fromkeys(only or [])]
     with server_session(settings, "tidemark-pin") as spark:
-        sources, left_out = (named, {}) if named else _published(settings, Lake(spark))
-        made = make_pin(Lake(spark), sources, name, at_us)
+        sources, left_out = (named, {}) if named else _published(settings, SparkLake(spark))
+        made = make_pin(SparkLake(spark), sources, name, at_us)
     for source, why in left_out.items():
         note(f"{source} is left out: {why}")
     rows = [(f"pins.{copied}",) for copied in made.tables]
     emit(as_json, {**asdict(made), "left_out": left_out}, lambda: table(["table"], rows, title=_title(made)))
 
 
-def _published(settings: Settings, lake: Lake) -> tuple[list[Source], dict[str, str]]:
+def _published(settings: Settings, lake: SparkLake) -> tuple[list[Source], dict[str, str]]:
     """The sources that have published, and why each of the others is left out."""
     from spark_jobs.sources import read_sources
     from spark_jobs.storage import publication
@@ -90,9 +90,9 @@ def pins(as_json: JsonOption = False) -> None:
     settings = load_settings()
     with server_session(settings, "tidemark-pins") as spark:
         from spark_jobs.jobs.pins import pins as standing
-        from spark_jobs.storage.lake import Lake
+        from spark_jobs.storage.spark_lake import SparkLake
 
-        found = standing(Lake(spark))
+        found = standing(SparkLake(spark))
     rows = [(p.name, _KINDS[p.kind], _times(p), len(p.tables)) for p in found]
     emit(as_json, [asdict(p) for p in found], lambda: table(["name", "pinned", "sources as known at", "tables"], rows))
 
@@ -107,9 +107,9 @@ def unpin(
     """Drop a pin and its tables; what is published stays as it is."""
     settings = load_settings()
     from spark_jobs.jobs.pins import check_name, drop_pin
-    from spark_jobs.storage.lake import Lake
+    from spark_jobs.storage.spark_lake import SparkLake
 
     check_name(name)
     with server_session(settings, "tidemark-unpin") as spark:
-        dropped = [f"pins.{dropped}" for dropped in drop_pin(Lake(spark), name)]
+        dropped = [f"pins.{dropped}" for dropped in drop_pin(SparkLake(spark), name)]
     emit(as_json, {"dropped": dropped}, lambda: table(["dropped"], [(one,) for one in dropped]))

@@ -37,13 +37,13 @@ def quality(
     settings = load_settings()
     from spark_jobs.gates import data_docs_index
     from spark_jobs.gates.results import newest_runs
-    from spark_jobs.storage.lake import Lake
     from spark_jobs.storage.quality_tables import RESULTS
+    from spark_jobs.storage.spark_lake import SparkLake
 
     if source is not None:
         known_source(settings, source)
     with server_session(settings, "tidemark-quality") as spark:
-        results = Lake(spark).records(RESULTS)
+        results = SparkLake(spark).records(RESULTS)
     shown = newest_runs(results, source=source, run_id=run, runs=runs)
     if run is not None and not shown:
         raise ParameterError(

@@ -46,11 +46,11 @@ def show(source: SourceArgument, as_json: JsonOption = False) -> None:
     checked = known_source(settings, source)
     with server_session(settings, "tidemark-trace") as spark:
         from spark_jobs.storage import publication
-        from spark_jobs.storage.lake import Lake
+        from spark_jobs.storage.spark_lake import SparkLake
         from spark_jobs.trace import frontiers
         from spark_jobs.trace.inspection import inspect
 
-        lake = Lake(spark)
+        lake = SparkLake(spark)
         current = publication.load(lake, checked)
         report = inspect(lake, checked, frontiers.load(lake, checked, near=current.token), current)
     emit(as_json, report.to_json(), lambda: _rendered(report))

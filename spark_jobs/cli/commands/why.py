@@ -47,9 +47,9 @@ def why(
     values = list(row_key(table, key).values())  # before the server is asked
     with server_session(settings, "tidemark-why") as spark:
         from spark_jobs.reads.why import why as explain
-        from spark_jobs.storage.lake import Lake
+        from spark_jobs.storage.spark_lake import SparkLake
 
-        found = explain(Lake(spark), checked, table.name, values, most_rows(limit, as_json=as_json))
+        found = explain(SparkLake(spark), checked, table.name, values, most_rows(limit, as_json=as_json))
     truncated = len(found.deltas) < found.n_deltas
     emit(as_json, {**asdict(found), "truncated": truncated}, lambda: _for_people(found))
     end_truncated(as_json and truncated)

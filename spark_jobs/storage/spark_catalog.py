@@ -1,30 +1,27 @@
-"""The tables of a session that exist, with their columns; missing tables are created, and tables with too few columns
-widened."""
+"""The catalog of a Spark session: databases, tables, views and functions by name, and the columns that tables have."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import ConfigurationError
-from spark_jobs.storage.delta_log import clear_unfinished, open_table
+from spark_jobs.storage.delta_log import clear_unfinished
 from spark_jobs.storage.fingerprints import NOTED
 from spark_jobs.storage.log_files import LOG_DIR
-from spark_jobs.storage.places import WAREHOUSE, file_system, for_spark, lake_root, storage_options, table_uri
+from spark_jobs.storage.places import WAREHOUSE, LakeFolder, for_spark
 from spark_jobs.storage.records import RECORDS, lost, widen_records
 from spark_jobs.storage.schema import IDENTITY, Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
-from spark_jobs.storage.table_notes import NotedTable, column_types, noted_table
+from spark_jobs.storage.table_notes import column_types, properties
 from spark_jobs.storage.wider_types import beyond_exact, widens
 from spark_jobs.threads import in_threads
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -54,42 +51,15 @@ def _differs(table: Table, *, expected: str, found: str) -> TableDiffers:
     )
 
 
-class StandingTables:
-    """The tables of one Spark session. Cheap to make: it only remembers the columns of tables that it has seen to
-    exist."""
+class SparkCatalog:
+    """The catalog of a session, and the folder that has its tables. Cheap to make: it only remembers the columns of
+    tables that it has seen to exist."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
+    def __init__(self, spark: SparkSession, folder: LakeFolder) -> None:
+        self._spark, self._folder = spark, folder
         self.commits = 0
-        """Delta commits made through this object, for the run's report."""
+        """Delta commits that widened tables, made through this object."""
         self._seen: dict[str, dict[str, str]] = {}
-
-    @cached_property
-    def _root(self) -> str:
-        return lake_root(self.spark)
-
-    @cached_property
-    def _storage_options(self) -> dict[str, str]:
-        return storage_options(self.spark, self._root)
-
-    def uri(self, table: Table) -> str:
-        """The path or URI of a table's folder, for readers other than Spark."""
-        return self._place(table.database, table.table)
-
-    def _place(self, database: str, table: str) -> str:
-        return table_uri(self._root, database, table)
-
-    def noted(self, database: str, table: str, version: int | None = None) -> NotedTable:
-        """The log's description of a table that exists, at its newest version or the one named."""
-        return noted_table(self._place(database, table), self._storage_options, version)
-
-    def properties(self, table: Table) -> dict[str, str]:
-        """The properties of a table in its log, whatever the catalog has; runs no job.
-
-        Raises:
-            deltalake.exceptions.TableNotFoundError: there is no table.
-        """
-        return open_table(self.uri(table), self._storage_options).metadata().configuration
 
     def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
         """Create the missing databases (name -> comment) and tables; returns the tables that were missing. Others stay
@@ -124,56 +94,26 @@ class StandingTables:
             else:
                 return
             time.sleep(pause_s)
-            if "://" not in self._root:
+            if self._folder.is_local:
                 # an object store has no folders
-                clear_unfinished(Path(self.uri(table)))
+                clear_unfinished(Path(self._folder.handle(table).uri))
 
     def _is_begun(self, table: Table) -> bool:
         """True if the table is in its place, or the folder that a creation makes before the table."""
-        return self.is_stored(table.database, table.table) or Path(self.uri(table)).is_dir()
-
-    def is_stored(self, database: str, table: str) -> bool:
-        """True if there is a table in its place, whatever the catalog has."""
-        from deltalake import DeltaTable
-
-        return DeltaTable.is_deltatable(self._place(database, table), self._storage_options or None)
-
-    def root_files(self) -> FileSystem:
-        """The files below the lake's root, by their paths in it."""
-        return file_system(self._root, self._storage_options)
-
-    def remove_folder(self, table: Table) -> None:
-        """Remove the folder of a dropped table: a table that was taken up leaves its files there."""
-        self.remove_files(self._below_root(table))
-
-    def remove_files(self, folder: str) -> None:
-        """Remove a folder below the lake's root, if it is there."""
-        from pyarrow.fs import FileType
-
-        system = self.root_files()
-        if system.get_file_info(folder).type == FileType.Directory:
-            system.delete_dir(folder)
-
-    def newest_file(self, folder: str) -> float:
-        """The time at which a file below a folder of the lake was last written, in seconds since 1970; 0 if there is
-        none."""
-        from pyarrow.fs import FileSelector, FileType
-
-        files = self.root_files().get_file_info(FileSelector(folder, recursive=True, allow_not_found=True))
-        return max((file.mtime_ns / 1e9 for file in files if file.type == FileType.File), default=0.0)
+        return self._folder.is_stored(table.database, table.table) or Path(self._folder.handle(table).uri).is_dir()
 
     def copy_folder(self, table: Table, copy: Table) -> None:
         """Replace `copy` by the files of `table`, its log included, and give it to the catalog."""
         from pyarrow.fs import FileSelector, FileType
 
         self.drop(copy)
-        system, of = self.root_files(), self._below_root
+        system, of = self._folder.files(), self._folder.path
         files = system.get_file_info(FileSelector(of(table), recursive=True))
         # the log last, oldest version first: until its first file is there, there is no table
         paths = sorted((LOG_DIR in f.path.split("/"), f.path) for f in files if f.type == FileType.File)
         for _, path in paths:
             target = of(copy) + path.removeprefix(of(table))
-            if "://" not in self._root:
+            if self._folder.is_local:
                 system.create_dir(target.rpartition("/")[0], recursive=True)
             with system.open_input_stream(path) as read, system.open_output_stream(target) as write:
                 while piece := read.read(_PIECE):
@@ -184,16 +124,13 @@ class StandingTables:
         """Remove a table from the catalog, and its files; nothing if there is none."""
         if table.database in self.databases():
             self.define(f"DROP TABLE IF EXISTS {qualified(table.database, table.table)}")
-        self.remove_folder(table)
-
-    def _below_root(self, table: Table) -> str:
-        return self.uri(table).removeprefix(self._root.rstrip("/")).strip("/")
+        self._folder.remove(self._folder.path(table))
 
     def take_up(self, database: str, table: str) -> bool:
         """Give the catalog a table that it does not have, if there is one in its place; returns true if there is."""
-        if not self.is_stored(database, table):
+        if not self._folder.is_stored(database, table):
             return False
-        place = f"{(self.spark.conf.get(WAREHOUSE) or '').rstrip('/')}/{database}.db/{table}"
+        place = f"{(self._spark.conf.get(WAREHOUSE) or '').rstrip('/')}/{database}.db/{table}"
         self.define(f"CREATE TABLE IF NOT EXISTS {qualified(database, table)} USING DELTA LOCATION {literal(place)}")
         return True
 
@@ -262,7 +199,7 @@ class StandingTables:
         for column in columns:
             if not column.kind.endswith(("double", "double>")):
                 continue
-            beyond = self.read(table).where(beyond_exact(name(column.name), stands[column.name]))
+            beyond = self._spark.table(table.qualified).where(beyond_exact(name(column.name), stands[column.name]))
             if not beyond.isEmpty():
                 raise _differs(
                     table,
@@ -272,7 +209,7 @@ class StandingTables:
 
     def _retype(self, table: Table, columns: Sequence[Column]) -> None:
         """Write a table anew with other types of some columns, in one commit."""
-        rows = self.read(table)
+        rows = self._spark.table(table.qualified)
         wider = {
             c.name: F.col(name(c.name)).cast(c.type).alias(c.name, metadata={"comment": c.comment}) for c in columns
         }
@@ -281,7 +218,7 @@ class StandingTables:
         )
         # by its path: by its name the table would be replaced, and lose its comment and properties
         writer = writer.partitionBy(*table.partitions) if table.partitions else writer
-        writer.save(for_spark(self.uri(table)))
+        writer.save(for_spark(self._folder.handle(table).uri))
         self.commits += 1
 
     def _fill(self, table: Table, columns: Sequence[Column]) -> None:
@@ -292,14 +229,14 @@ class StandingTables:
 
     def _widen_records(self, table: Table, columns: Sequence[Column]) -> None:
         comments = {column.name: column.comment for column in columns}
-        widen_records(self.uri(table), self._storage_options, lambda: self._filled(table, columns).toArrow(), comments)
+        widen_records(self._folder.handle(table), lambda: self._filled(table, columns).toArrow(), comments)
         self.commits += 1
 
     def _filled(self, table: Table, columns: Sequence[Column]) -> DataFrame:
         filled = [
             F.expr(c.filled or "NULL").cast(c.type).alias(c.name, metadata={"comment": c.comment}) for c in columns
         ]
-        return self.read(table).select("*", *filled)
+        return self._spark.table(table.qualified).select("*", *filled)
 
     def check_identity(self, table: Table) -> None:
         """Refuse an existing table whose rows are identified by other columns.
@@ -308,7 +245,7 @@ class StandingTables:
             TableDiffers: they are.
         """
         # not by Spark, which replaces values that have `token` or `url` in them
-        identity = self.properties(table).get(IDENTITY, "")
+        identity = properties(self._folder.handle(table)).get(IDENTITY, "")
         of_source, wanted = identity.split(",")[0], table.identity[0]
         if of_source and of_source != wanted:
             raise TableDiffers(
@@ -335,22 +272,22 @@ class StandingTables:
             if table.qualified not in self._seen:
                 try:
                     # Spark would run a job for a table whose newest commit is not its own
-                    self._seen[table.qualified] = column_types(self.uri(table), self._storage_options)
+                    self._seen[table.qualified] = column_types(self._folder.handle(table))
                 except TableNotFoundError:
-                    raise lost(self.uri(table)) from None
+                    raise lost(self._folder.handle(table).uri) from None
             yield table, self._seen[table.qualified]
 
     def databases(self) -> set[str]:
         """The databases that the catalog has."""
-        return {row.namespace for row in self.spark.sql("SHOW DATABASES").collect()}
+        return {row.namespace for row in self._spark.sql("SHOW DATABASES").collect()}
 
     def names(self, database: str) -> set[str]:
         """Tables and views of a database."""
-        return {row.tableName for row in self.run(f"SHOW TABLES IN {name(database)}").collect()}
+        return {row.tableName for row in self._spark.sql(f"SHOW TABLES IN {name(database)}").collect()}
 
     def views(self, database: str) -> set[str]:
         """Views of a database."""
-        return {row.viewName for row in self.run(f"SHOW VIEWS IN {name(database)}").collect()}
+        return {row.viewName for row in self._spark.sql(f"SHOW VIEWS IN {name(database)}").collect()}
 
     def names_in(self, databases: Collection[str]) -> dict[str, set[str]]:
         """`names` of each database, which are asked for at once, since each answer takes a while."""
@@ -360,24 +297,16 @@ class StandingTables:
         """`names`, empty for a database that does not exist yet."""
         return self.names(database) if database in self.databases() else set()
 
-    def run(self, statement: str) -> DataFrame:
-        """Run one statement made of `storage.sql` parts."""
-        return self.spark.sql(statement)
-
     def define(self, statement: str) -> None:
         """Create or replace a database, table, view or function; a function also while other runs define it."""
         from pyspark.errors import PySparkException
 
         for left in reversed(range(_TRIES)):
             try:
-                self.run(statement)
+                self._spark.sql(statement)
             except PySparkException as error:
                 # Spark looks for a function, drops it and creates another: each step can meet a step of another run
                 if not left or error.getCondition() not in ("ROUTINE_ALREADY_EXISTS", "ROUTINE_NOT_FOUND"):
                     raise
             else:
                 return
-
-    def read(self, table: Table) -> DataFrame:
-        """All physical rows of a table, visible or not."""
-        return self.spark.table(table.qualified)
