@@ -12,7 +12,7 @@ from spark_jobs.sources import find_source
 from spark_jobs.sources.dag_runs import MANUAL, DagRun
 from spark_jobs.sources.drops import Schedule
 from spark_jobs.sources.quantities import instant_at
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.descriptions.times import micros
 
 
 def run_interval(run: Any, params: Mapping[str, Any], drops: Schedule) -> tuple[datetime, datetime]:

@@ -22,8 +22,8 @@ from spark_jobs.sources import find_source
 from spark_jobs.sources.dag_runs import FAILURE, REJECTED
 from spark_jobs.sources.drops import Schedule
 from spark_jobs.sources.quantities import instant_at
-from spark_jobs.storage.times import micros
-from spark_jobs.storage.turns import Line, Turn, end_turn
+from spark_jobs.storage.coordination.turns import Line, Turn, end_turn
+from spark_jobs.storage.descriptions.times import micros
 
 if TYPE_CHECKING:
     from spark_jobs.scheduling.alerts import Event
@@ -170,7 +170,7 @@ class StageOperator(BaseOperator):
         """Tell of the run's checks that warn, as the table of results has them."""
         if not self.notify:
             return
-        from spark_jobs.storage.results import warned_checks
+        from spark_jobs.storage.lakes.results import warned_checks
 
         warned = warned_checks(load_settings().lake, self.source, run_id)
         if warned:

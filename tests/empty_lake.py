@@ -6,7 +6,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from spark_jobs.storage.places import lake_root
+from spark_jobs.storage.delta.places import lake_root
 from tests.moto import bucket_files
 
 if TYPE_CHECKING:

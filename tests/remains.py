@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_jobs.storage.log_files import LOG_DIR
+from spark_jobs.storage.delta.log_files import LOG_DIR
 
 DRAFT = ".00000000000000000000.json.5c7d0a3e.tmp"
 

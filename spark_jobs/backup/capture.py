@@ -17,12 +17,12 @@ from pyarrow import fs
 
 from spark_jobs.backup.stores import Store, plain
 from spark_jobs.errors import TidemarkError
-from spark_jobs.storage.data_files import dataset_of
-from spark_jobs.storage.delta_log import open_table
-from spark_jobs.storage.fence import WAIT_S, hold_still
-from spark_jobs.storage.log_files import LOG_DIR
-from spark_jobs.storage.people_tables import SOURCE_CHANGES
-from spark_jobs.storage.tables import FILES, PUBLISHED
+from spark_jobs.storage.coordination.leases import WAIT_S, hold_still
+from spark_jobs.storage.delta.data_files import dataset_of
+from spark_jobs.storage.delta.delta_log import open_table
+from spark_jobs.storage.delta.log_files import LOG_DIR
+from spark_jobs.storage.descriptions.people_tables import SOURCE_CHANGES
+from spark_jobs.storage.descriptions.tables import FILES, PUBLISHED
 
 _OF_LOG = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
 """The names of a log's files. Checksum files are left out: the next commit removes one, and Spark computes it again."""

@@ -30,9 +30,9 @@ from spark_jobs.backup.stores import Store, as_pieces
 from spark_jobs.config import LAST_BACKUP, Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sources.folder import SOURCE_SUFFIXES
-from spark_jobs.storage.log_files import LOG_DIR
-from spark_jobs.storage.shown_marts import notes
-from spark_jobs.storage.tables import FILES
+from spark_jobs.storage.delta.log_files import LOG_DIR
+from spark_jobs.storage.descriptions.tables import FILES
+from spark_jobs.storage.names.shown_marts import notes
 
 T = TypeVar("T")
 COPIES_AT_ONCE = 8

@@ -20,10 +20,10 @@ from spark_jobs.backup.shown_settings import shown_settings
 from spark_jobs.backup.stores import Store
 from spark_jobs.config import ENVIRONMENT_PREFIX, Settings
 from spark_jobs.errors import TidemarkError
-from spark_jobs.storage.delta_log import open_table
-from spark_jobs.storage.log_files import LOG_DIR
-from spark_jobs.storage.shown_marts import notes_folder
-from spark_jobs.storage.tables import PUBLISHED
+from spark_jobs.storage.delta.delta_log import open_table
+from spark_jobs.storage.delta.log_files import LOG_DIR
+from spark_jobs.storage.descriptions.tables import PUBLISHED
+from spark_jobs.storage.names.shown_marts import notes_folder
 
 _MARK = "restoring"
 """A file of the home with the name of the set, which exists from before the first copy until all tables have been

@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.s3 import endpoint, environment_options, region, with_scheme
-from spark_jobs.storage.places import LakeFolder, TableHandle
+from spark_jobs.storage.delta.places import LakeFolder, TableHandle
 
 _PIECE = 4 << 20
 

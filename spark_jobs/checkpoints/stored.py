@@ -17,7 +17,7 @@ from pyarrow import fs
 from spark_jobs.checkpoints.frames import ChainFrame, columns_needed
 from spark_jobs.kernels.deltas.frontiers import UNMOVED, Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning
-from spark_jobs.storage.chain_files import rows_between, small_row_groups
+from spark_jobs.storage.delta.chain_files import rows_between, small_row_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -36,9 +36,9 @@ from spark_jobs.kernels.chunks.reads import Latest
 from spark_jobs.kernels.chunks.store import ChunkStore, InsertReport
 from spark_jobs.kernels.chunks.stored import StoredLayout, stored_chunks, stored_table
 from spark_jobs.kernels.chunks.summary import ChunkStats, StoreStats
-from spark_jobs.storage.schema import Column as TableColumn
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.descriptions.schema import Column as TableColumn
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession

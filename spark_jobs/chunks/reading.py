@@ -23,9 +23,9 @@ from spark_jobs.kernels.chunks.reads import Latest
 from spark_jobs.kernels.chunks.sequenced import with_places
 from spark_jobs.kernels.chunks.store import ChunkStore
 from spark_jobs.kernels.chunks.stored import StoredLayout, standing_chunks, stored_chunks
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.sql import literal, name, qualified, whole
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.sql import literal, name, qualified, whole
+from spark_jobs.storage.lakes.lake import Lake
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from spark_jobs.kernels.chunks import checks
 from spark_jobs.kernels.chunks.reads import Latest
 from spark_jobs.kernels.chunks.stored import StoredLayout
 from spark_jobs.sources import Source, did_you_mean
-from spark_jobs.storage.column_types import INSTANT, arrow_type_of
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import FILES, chunks
+from spark_jobs.storage.descriptions.column_types import INSTANT, arrow_type_of
+from spark_jobs.storage.descriptions.tables import FILES, chunks
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

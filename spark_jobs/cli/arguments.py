@@ -42,7 +42,7 @@ def known_source(settings: Settings, name: str) -> Source:
 
 def instant(text: str) -> datetime:
     """A date or ISO-8601 instant as a time; it is in UTC unless it has an offset."""
-    from spark_jobs.storage.times import parsed
+    from spark_jobs.storage.descriptions.times import parsed
 
     try:
         return parsed(text)
@@ -72,7 +72,7 @@ def _no_instant(text: str) -> ParameterError:
 
 def drops_between(source: Source, first: str, last: str) -> tuple[datetime, datetime]:
     """The time span `[lo, hi)` of the drops from the one that `first` names to the one that `last` names, included."""
-    from spark_jobs.storage.times import instant as of_micros
+    from spark_jobs.storage.descriptions.times import instant as of_micros
 
     drops = source.drops.seq_nos(drop_time(source, first), drop_time(source, last))
     return of_micros(source.drops.start(drops.start)), of_micros(source.drops.start(drops.stop))
@@ -80,7 +80,7 @@ def drops_between(source: Source, first: str, last: str) -> tuple[datetime, date
 
 def drops_each(source: Source, first: str, last: str) -> list[tuple[datetime, datetime]]:
     """The time span `[lo, hi)` of each drop from the one that `first` names to the one that `last` names, included."""
-    from spark_jobs.storage.times import instant as of_micros
+    from spark_jobs.storage.descriptions.times import instant as of_micros
 
     drops = source.drops.seq_nos(drop_time(source, first), drop_time(source, last))
     return [(of_micros(lo), of_micros(hi)) for lo, hi in map(source.drops.interval, drops)]
@@ -117,8 +117,8 @@ def older_lakes_told(session: SparkSession, settings: Settings) -> Iterator[None
     from pyarrow import ArrowInvalid
     from pyspark.errors import AnalysisException
 
-    from spark_jobs.storage.lake_format import check_format
-    from spark_jobs.storage.spark_lake import SparkLake
+    from spark_jobs.storage.coordination.lake_format import check_format
+    from spark_jobs.storage.lakes.spark_lake import SparkLake
 
     check_format(SparkLake(session))
     try:

@@ -20,7 +20,7 @@ from spark_jobs.errors import ParameterError
 if TYPE_CHECKING:
     from spark_jobs.jobs.drops import Drop
     from spark_jobs.sources import Source
-    from spark_jobs.storage.lake import TableReader
+    from spark_jobs.storage.lakes.lake import TableReader
 
 
 def drops_asked_for(
@@ -61,7 +61,7 @@ def drops_asked_for(
 def _drops(settings: Settings, source: Source, asked: range | None, failed: set[int]) -> list[Drop]:
     """The drops of a range, or all drops up to the last one that has landed, has files or is in `failed`."""
     from spark_jobs.jobs.drops import drops_of
-    from spark_jobs.storage.times import micros
+    from spark_jobs.storage.descriptions.times import micros
 
     ended = source.drops.number_at(micros(datetime.now(UTC)))
     with lake_of(settings) as lake:
@@ -80,8 +80,8 @@ def failed_in_airflow(settings: Settings, source: Source) -> set[int]:
 @contextmanager
 def lake_of(settings: Settings) -> Iterator[TableReader]:
     """The lake for reads: from its files if this process can read them, else through the lake server."""
-    from spark_jobs.storage.spark_lake import SparkLake
-    from spark_jobs.storage.stored_lake import StoredLake
+    from spark_jobs.storage.lakes.spark_lake import SparkLake
+    from spark_jobs.storage.lakes.stored_lake import StoredLake
 
     stored = StoredLake.at(settings.lake)
     if stored is not None:

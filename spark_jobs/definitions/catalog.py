@@ -14,17 +14,14 @@ from collections.abc import Collection, Iterable, Iterator
 from spark_jobs.definitions.definition import Definition, definitions
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sources import Source
-from spark_jobs.storage import bronze_views, past, views
-from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART
-from spark_jobs.storage.chain_views import chain_views
-from spark_jobs.storage.extract_table import EXTRACTS
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.lake_format import check_format, mark_format
-from spark_jobs.storage.people_tables import DISMISSALS, ERASURES
-from spark_jobs.storage.quality_tables import QUALITY
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.sql import qualified
-from spark_jobs.storage.tables import (
+from spark_jobs.storage.coordination.lake_format import check_format, mark_format
+from spark_jobs.storage.descriptions.chain_tables import CHAINS, CHAINS_PART
+from spark_jobs.storage.descriptions.extract_table import EXTRACTS
+from spark_jobs.storage.descriptions.people_tables import DISMISSALS, ERASURES
+from spark_jobs.storage.descriptions.quality_tables import QUALITY
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.sql import qualified
+from spark_jobs.storage.descriptions.tables import (
     DATABASES,
     SHARED,
     STATE,
@@ -32,6 +29,9 @@ from spark_jobs.storage.tables import (
     chunks,
     updates,
 )
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.names import bronze_views, past, views
+from spark_jobs.storage.names.chain_views import chain_views
 
 _VIEW = re.compile(r"CREATE OR REPLACE VIEW `(\w+)`\.`(\w+)`")
 _OF_EARLIER_RELEASES = (("bronze", "chunks"), ("bronze", "deltas"), ("silver", "corrections"))

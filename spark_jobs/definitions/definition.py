@@ -28,12 +28,12 @@ from spark_jobs.kernels.windows.streams import Windowing, find_windows
 from spark_jobs.kernels.windows.tables import Overflowed
 from spark_jobs.sources import Source
 from spark_jobs.sources.windows import Window
-from spark_jobs.storage.chain_tables import CHAINS, SEGMENT
-from spark_jobs.storage.column_types import arrow_type_of, sql_type, sql_type_of
-from spark_jobs.storage.fold import History
-from spark_jobs.storage.schema import Column, Table
-from spark_jobs.storage.sql import drop_start_sql, name
-from spark_jobs.storage.tables import STATE, windows
+from spark_jobs.storage.coordination.fold import History
+from spark_jobs.storage.descriptions.chain_tables import CHAINS, SEGMENT
+from spark_jobs.storage.descriptions.column_types import arrow_type_of, sql_type, sql_type_of
+from spark_jobs.storage.descriptions.schema import Column, Table
+from spark_jobs.storage.descriptions.sql import drop_start_sql, name
+from spark_jobs.storage.descriptions.tables import STATE, windows
 
 Watch = Callable[[pa.Table, SkippedRows], None]
 """A function that is called with standing rows, and with the numbers of them that are in no window."""

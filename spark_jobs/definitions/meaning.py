@@ -15,7 +15,7 @@ from spark_jobs.kernels.deltas.texts import lists_of
 from spark_jobs.kernels.plain import numbers
 from spark_jobs.kernels.sequences import sequence_texts
 from spark_jobs.sources import Compaction, Operations, Source, State
-from spark_jobs.storage.sql import name
+from spark_jobs.storage.descriptions.sql import name
 
 UNREADABLE = "unreadable"
 _LISTS = {"indices": pa.int64(), "values": pa.float64()}

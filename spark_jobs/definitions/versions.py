@@ -13,7 +13,7 @@ import json
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sources import Source
-from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.coordination.publication import Publication
 
 LANDED_PARTS = ("parse", "delta")
 """The parts of a definition that landed rows depend on."""

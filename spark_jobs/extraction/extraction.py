@@ -15,8 +15,8 @@ from spark_jobs.extraction.tables import Table
 from spark_jobs.extraction.topics import Topic
 from spark_jobs.sources import Source
 from spark_jobs.sources.extracts import TableLanding, TopicLanding
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.lakes.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

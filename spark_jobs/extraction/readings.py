@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from spark_jobs.extraction.errors import ExtractLost
 from spark_jobs.extraction.folder import Folder
 from spark_jobs.sources import Source
-from spark_jobs.storage.extract_table import EXTRACTS
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake, TableReader
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.descriptions.extract_table import EXTRACTS
+from spark_jobs.storage.lakes.lake import Lake, TableReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ from spark_jobs.kernels.comparison import CLOSING, LIVE, key_codes
 from spark_jobs.kernels.plain import numbers
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
-from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.lake import TableReader
-from spark_jobs.storage.publication import Publication, visible_rows
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import LANDINGS, STATE, chunks
+from spark_jobs.storage.coordination.publication import Publication, visible_rows
+from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import LANDINGS, STATE, chunks
+from spark_jobs.storage.lakes.lake import TableReader
 
 if TYPE_CHECKING:
     import pandas as pd

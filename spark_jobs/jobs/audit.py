@@ -37,17 +37,17 @@ from spark_jobs.restatement.states import state_corrections
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.restatement.windows import corrections
 from spark_jobs.sources import Source
-from spark_jobs.storage import fence, publication
-from spark_jobs.storage.audit_notes import note_audit
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.overlay import OverlayLake
-from spark_jobs.storage.quality_tables import RESULTS
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.source_changes import check_unchanging
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import LATE, STATE
-from spark_jobs.storage.times import utc_rows
+from spark_jobs.storage.coordination import leases, publication
+from spark_jobs.storage.coordination.audit_notes import note_audit
+from spark_jobs.storage.coordination.source_changes import check_unchanging
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.quality_tables import RESULTS
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import LATE, STATE
+from spark_jobs.storage.descriptions.times import utc_rows
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.overlay import OverlayLake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def audit(settings: Settings, source: Source, spark: SparkSession, *, since: int
     begun = time.monotonic()
     lake = SparkLake(spark)
     audited = Audited(source.name, f"audit-{uuid.uuid4().hex[:12]}", source.drops.label(since))
-    with fence.hold_still(settings.home / "leases", source=source.name) as lease:
+    with leases.hold_still(settings.home / "leases", source=source.name) as lease:
         check_unchanging(lake, source.name)
         token = lease.fence.token
         measures, examples = _measured(settings, lake, source, since)

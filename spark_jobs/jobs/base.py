@@ -12,7 +12,7 @@ from spark_jobs.definitions.versions import version
 from spark_jobs.errors import TidemarkError
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.sources import Source
-from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.horizon import landing_horizon
 

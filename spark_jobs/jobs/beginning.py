@@ -7,8 +7,8 @@ from functools import reduce
 
 from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake, TableReader
-from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.lakes.lake import Lake, TableReader
 from spark_jobs.trace.frontiers import SourceFrontiers, published_frontiers
 from spark_jobs.trace.gap import SealGap, gap_before, gap_refusal
 from spark_jobs.trace.withdrawal import withdrawn

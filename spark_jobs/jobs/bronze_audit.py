@@ -31,11 +31,11 @@ from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import read_file
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
-from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import DUPLICATES, FILES, FRONTIERS, LANDINGS, QUARANTINE, chunks, updates
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import DUPLICATES, FILES, FRONTIERS, LANDINGS, QUARANTINE, chunks, updates
+from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
 

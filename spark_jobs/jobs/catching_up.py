@@ -9,10 +9,10 @@ from spark_jobs.config import Settings
 from spark_jobs.jobs.beginning import begun_frontiers
 from spark_jobs.session import open_session, work_on
 from spark_jobs.sources import Source
-from spark_jobs.storage import publication
-from spark_jobs.storage.lake import TableReader
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.stored_lake import StoredLake
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.lakes.lake import TableReader
+from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.lakes.stored_lake import StoredLake
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.gap import gap_before
 

@@ -36,8 +36,8 @@ from spark_jobs.landing.places import Places
 from spark_jobs.landing.standing import rejects_of_drops
 from spark_jobs.session import is_lost_server
 from spark_jobs.sources import ROWS, STATE, OfSql, Problem, SourceFileError, unknown_name
-from spark_jobs.storage.column_types import sql_type_of
-from spark_jobs.storage.quality_tables import OVERRIDES
+from spark_jobs.storage.descriptions.column_types import sql_type_of
+from spark_jobs.storage.descriptions.quality_tables import OVERRIDES
 
 _KINDS = ("check", "suite")
 

@@ -12,7 +12,7 @@ from spark_jobs.kernels.measures.lists import Lists
 from spark_jobs.kernels.plain import numbers
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
-from spark_jobs.storage.tables import chunks
+from spark_jobs.storage.descriptions.tables import chunks
 
 _FOREIGN, _UNEVEN = "chunks_with_foreign_row_ids", "chunks_with_uneven_arrays"
 _FAULTS = {

@@ -14,9 +14,9 @@ from spark_jobs.kernels.measures.states import OVERFLOWN
 from spark_jobs.restatement.chains import chain_corrections, chains_left_behind, writes_by_class
 from spark_jobs.restatement.states import state_corrections
 from spark_jobs.restatement.touched import Scope
-from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART
-from spark_jobs.storage.read_counts import reads_of
-from spark_jobs.storage.tables import STATE
+from spark_jobs.storage.coordination.read_counts import reads_of
+from spark_jobs.storage.descriptions.chain_tables import CHAINS, CHAINS_PART
+from spark_jobs.storage.descriptions.tables import STATE
 
 
 def compact(stage: RunStage) -> None:

@@ -16,10 +16,11 @@ from spark_jobs.model import FIRST
 from spark_jobs.restatement.misread import is_misread
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
-from spark_jobs.storage.fence import Fence, Lease
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.coordination.leases import Lease
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.gap import SealGap

@@ -11,9 +11,9 @@ from spark_jobs.landing import ledger
 from spark_jobs.landing.files import drops_with_files, list_drop_files
 from spark_jobs.landing.ledger import LandedDrop
 from spark_jobs.sources import Source
-from spark_jobs.storage import publication
-from spark_jobs.storage.lake import TableReader
-from spark_jobs.storage.stored_lake import StoredLake
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.lakes.lake import TableReader
+from spark_jobs.storage.lakes.stored_lake import StoredLake
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.gap import gap_before
 

@@ -29,17 +29,17 @@ from spark_jobs.kernels.comparison import CLOSING
 from spark_jobs.restatement.preview import Difference, difference
 from spark_jobs.restatement.published import published_rows
 from spark_jobs.sources import Environment, Source
-from spark_jobs.storage import publication
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.copies import write_copy
-from spark_jobs.storage.kept_rows import KeptRows
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.schema import Column, Table
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.sql import literal, name, qualified
-from spark_jobs.storage.tables import LATE, STATE
-from spark_jobs.storage.views import FINAL, state_columns, window_columns
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.schema import Column, Table
+from spark_jobs.storage.descriptions.sql import literal, name, qualified
+from spark_jobs.storage.descriptions.tables import LATE, STATE
+from spark_jobs.storage.lakes.kept_rows import KeptRows
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.names.copies import write_copy
+from spark_jobs.storage.names.views import FINAL, state_columns, window_columns
 from spark_jobs.trace import frontiers
 
 if TYPE_CHECKING:

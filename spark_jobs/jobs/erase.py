@@ -47,17 +47,18 @@ from spark_jobs.landing.erasures import (
 from spark_jobs.model import Frontier
 from spark_jobs.publish.marts import MartsFailed
 from spark_jobs.sources import Source, environments
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.dense_files import dense_layout, page_rows
-from spark_jobs.storage.fence import Fence, Lease
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.quality_tables import QUALITY
-from spark_jobs.storage.rewriting import forget_versions, rewrite_rows
-from spark_jobs.storage.schema import IDENTITY, Table
-from spark_jobs.storage.shown_marts import ShownMarts, note_shown, remove_mart, shown_marts
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.table_notes import properties
-from spark_jobs.storage.tables import DUPLICATES, LATE, QUARANTINE, STATE, chunks, updates
+from spark_jobs.storage.coordination.leases import Lease
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.delta.dense_files import dense_layout, page_rows
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.delta.rewriting import forget_versions, rewrite_rows
+from spark_jobs.storage.delta.table_notes import properties
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.quality_tables import QUALITY
+from spark_jobs.storage.descriptions.schema import IDENTITY, Table
+from spark_jobs.storage.descriptions.tables import DUPLICATES, LATE, QUARANTINE, STATE, chunks, updates
+from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.names.shown_marts import ShownMarts, note_shown, remove_mart, shown_marts
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.source_plane import SourcePlane

@@ -25,11 +25,11 @@ from spark_jobs.landing.choices import Choice
 from spark_jobs.landing.ledger import RETRACTED, versions
 from spark_jobs.landing.places import Places
 from spark_jobs.sources import Source
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.rewriting import rewrite_rows
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import DUPLICATES, FILES, LANDINGS, QUARANTINE, chunks
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.delta.rewriting import rewrite_rows
+from spark_jobs.storage.descriptions.tables import DUPLICATES, FILES, LANDINGS, QUARANTINE, chunks
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 Key = tuple[str, int, int]
 """The path of a file, a landing, and the diff of the rows."""

@@ -23,13 +23,13 @@ from spark_jobs.restatement.replayed import Moment, Region, replayed, taken_in, 
 from spark_jobs.restatement.replayed_states import ReplayedStates, columns_replayed, replayed_states
 from spark_jobs.restatement.restater import result_schema
 from spark_jobs.sources import Source
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import Publication, visible_rows
-from spark_jobs.storage.rewriting import rewrite_rows
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import BELOW_HORIZON, LATE, STATE, row_columns, updates
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.coordination.publication import Publication, visible_rows
+from spark_jobs.storage.delta.rewriting import rewrite_rows
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import BELOW_HORIZON, LATE, STATE, row_columns, updates
+from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.source_plane import stored_counting_rows
 

@@ -16,13 +16,13 @@ from spark_jobs.jobs.erase_words import in_parquet, is_distinct, names_value, pa
 from spark_jobs.jobs.source_parts import histories
 from spark_jobs.landing.ledger import versions
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.log_files import LOG_DIR
-from spark_jobs.storage.people_tables import PINS
-from spark_jobs.storage.places import lake_root
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.shown_marts import shown_marts, staged
-from spark_jobs.storage.tables import DATABASES, QUARANTINE
+from spark_jobs.storage.delta.log_files import LOG_DIR
+from spark_jobs.storage.delta.places import lake_root
+from spark_jobs.storage.descriptions.people_tables import PINS
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import DATABASES, QUARANTINE
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.names.shown_marts import shown_marts, staged
 
 _RESTORED = "erase once more; if it stays, another column than the erased one has it"
 _OF_PEOPLE = "a table that somebody has made: take its rows out there, or drop it; then VACUUM"

@@ -25,9 +25,9 @@ from spark_jobs.jobs.erase_words import (
 from spark_jobs.kernels.records.erased import Erasures
 from spark_jobs.landing.worker import GZIP
 from spark_jobs.sources import Source
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.quality_tables import OVERRIDES, RESULTS, RUNS
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.descriptions.quality_tables import OVERRIDES, RESULTS, RUNS
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 _SENTENCES = {RESULTS: ("observed", "expected", "because", "on_failure"), RUNS: ("error",), OVERRIDES: ("because",)}
 _DOCUMENTS = {RESULTS: (), RUNS: ("inputs", "stages", "outputs"), OVERRIDES: ()}

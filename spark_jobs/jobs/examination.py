@@ -24,20 +24,20 @@ from spark_jobs.model import Finding
 from spark_jobs.restatement.misread import is_misread
 from spark_jobs.session import lost_catalog
 from spark_jobs.sources import Source, read_sources
-from spark_jobs.storage import publication
-from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART
-from spark_jobs.storage.delta_log import has_log, is_unfinished
-from spark_jobs.storage.fingerprints import miscount
-from spark_jobs.storage.log_files import LOG_DIR
-from spark_jobs.storage.people_tables import ERASURES, FINISHED
-from spark_jobs.storage.quality_tables import QUALITY
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.source_changes import source_changes, unfinished_change
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.stored_lake import StoredLake
-from spark_jobs.storage.table_check import damaged_tables
-from spark_jobs.storage.table_notes import column_types
-from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED, chunks, updates
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.coordination.source_changes import source_changes, unfinished_change
+from spark_jobs.storage.delta.delta_log import has_log, is_unfinished
+from spark_jobs.storage.delta.fingerprints import miscount
+from spark_jobs.storage.delta.log_files import LOG_DIR
+from spark_jobs.storage.delta.table_check import damaged_tables
+from spark_jobs.storage.delta.table_notes import column_types
+from spark_jobs.storage.descriptions.chain_tables import CHAINS, CHAINS_PART
+from spark_jobs.storage.descriptions.people_tables import ERASURES, FINISHED
+from spark_jobs.storage.descriptions.quality_tables import QUALITY
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import FILES, FRONTIERS, PUBLISHED, chunks, updates
+from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.lakes.stored_lake import StoredLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

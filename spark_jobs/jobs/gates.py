@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.gates import GateFailed, run_gate
 from spark_jobs.jobs.context import Stage
-from spark_jobs.storage.quality_tables import RESULTS
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.descriptions.quality_tables import RESULTS
+from spark_jobs.storage.descriptions.times import instant
 
 if TYPE_CHECKING:
     from spark_jobs.gates.measures import Measurement

@@ -23,12 +23,12 @@ from spark_jobs.reads.publications import publications
 from spark_jobs.restatement.late import LISTED, judged_rows, other_late_rows
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.overlay import OverlayLake
-from spark_jobs.storage.publication import Publication, visible_rows
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import LATE, STATE
-from spark_jobs.storage.times import micros, utc_rows
+from spark_jobs.storage.coordination.publication import Publication, visible_rows
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import LATE, STATE
+from spark_jobs.storage.descriptions.times import micros, utc_rows
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.overlay import OverlayLake
 
 _ERAS = (LIVE, CLOSING, "closed")
 

@@ -14,15 +14,15 @@ from spark_jobs.definitions.catalog import source_tables
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sources import Source
-from spark_jobs.storage import publication
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.fingerprints import Fingerprint, Fingerprints, change_since, take_fingerprint
-from spark_jobs.storage.lake import TableReader
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.quality_tables import QUALITY
-from spark_jobs.storage.records import committed_token
-from spark_jobs.storage.tables import FRONTIERS, LATE, PUBLISHED, STATE
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.delta.fingerprints import Fingerprint, Fingerprints, change_since, take_fingerprint
+from spark_jobs.storage.delta.records import committed_token
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.quality_tables import QUALITY
+from spark_jobs.storage.descriptions.tables import FRONTIERS, LATE, PUBLISHED, STATE
+from spark_jobs.storage.descriptions.times import instant
+from spark_jobs.storage.lakes.lake import TableReader
 from spark_jobs.threads import in_threads
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers

@@ -25,8 +25,8 @@ from spark_jobs.landing.ledger import COUNTS, PendingLanding, Version
 from spark_jobs.landing.moving import moved_files, refuse_cut_anew
 from spark_jobs.landing.reader import LandingFile, list_drop_files
 from spark_jobs.landing.survey import Survey, survey, survey_retraction
-from spark_jobs.storage.overlay import OverlayLake
-from spark_jobs.storage.source_changes import check_unchanging
+from spark_jobs.storage.coordination.source_changes import check_unchanging
+from spark_jobs.storage.lakes.overlay import OverlayLake
 from spark_jobs.trace.horizon import check_drops
 
 LOOKED_BESIDE = 3

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.sources import Source
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.places import as_root, table_uri
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.shown_marts import MARTS, STAGING, shown_marts
-from spark_jobs.storage.tables import DUPLICATES, FILES, LATE, QUARANTINE, STATE, chunks, updates
+from spark_jobs.storage.delta.places import as_root, table_uri
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import DUPLICATES, FILES, LATE, QUARANTINE, STATE, chunks, updates
+from spark_jobs.storage.names.shown_marts import MARTS, STAGING, shown_marts
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage

@@ -26,8 +26,8 @@ from spark_jobs.jobs.visits import merge, sweep_under, visit_source
 from spark_jobs.model import TICKS_PER_SECOND
 from spark_jobs.session import is_lost_server, open_session, work_on
 from spark_jobs.sources import Source, find_source
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.file_upkeep import (
+from spark_jobs.storage.coordination.fold import fold
+from spark_jobs.storage.delta.file_upkeep import (
     Footprint,
     compact_small_files,
     delete_rows_before,
@@ -35,13 +35,13 @@ from spark_jobs.storage.file_upkeep import (
     files_stored,
     remove_unused,
 )
-from spark_jobs.storage.fold import fold
-from spark_jobs.storage.quality_tables import RESULTS
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.shown_marts import STAGING, shown_marts, staged
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.table_notes import noted_table
-from spark_jobs.storage.tables import chunks, updates
+from spark_jobs.storage.delta.table_notes import noted_table
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.quality_tables import RESULTS
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import chunks, updates
+from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.names.shown_marts import STAGING, shown_marts, staged
 from spark_jobs.trace.maintenance import Budget
 from spark_jobs.trace.maintenance import maintain as maintain_trace
 

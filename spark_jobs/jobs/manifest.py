@@ -16,11 +16,11 @@ from spark_jobs.jobs.gates import of_run
 from spark_jobs.kernels.measures.hashing import bag
 from spark_jobs.landing.ledger import COUNTS
 from spark_jobs.reads.publications import publications
-from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.quality_tables import RUNS
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import FILES, LATE, STATE
-from spark_jobs.storage.times import instant, micros
+from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.descriptions.quality_tables import RUNS
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import FILES, LATE, STATE
+from spark_jobs.storage.descriptions.times import instant, micros
 from spark_jobs.threads import in_threads
 
 _OF_FILE = ("path", "seq_no", "bytes", "checksum", "version", "landing", *COUNTS)

@@ -11,7 +11,7 @@ from spark_jobs.gates.verdicts import MAX_EXAMPLES, Answer
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import keep_verdicts, write_verdicts
 from spark_jobs.publish.marts import MartTest
-from spark_jobs.storage.shown_marts import MARTS
+from spark_jobs.storage.names.shown_marts import MARTS
 
 _ANSWERS: dict[str, Answer] = {"pass": "passed", "warn": "warned", "fail": "failed"}
 

@@ -12,10 +12,10 @@ from spark_jobs.publish.marts import MartsResult, MartTest, StandingMart, build_
 from spark_jobs.publish.project import Project, laid_out
 from spark_jobs.session import session_kind
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.shown_marts import MARTS, NO_VERSION, STAGING, ShownMarts, note_shown, show, shown_marts
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.table_notes import NotedTable, noted_table
+from spark_jobs.storage.delta.table_notes import NotedTable, noted_table
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.names.shown_marts import MARTS, NO_VERSION, STAGING, ShownMarts, note_shown, show, shown_marts
 
 ROWS_INTERPRETED = 2_000_000
 """Up to so many rows of windows Spark interprets the marts' queries. Generating and compiling code for them took 42 %

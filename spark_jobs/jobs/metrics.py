@@ -15,8 +15,8 @@ from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import keep_verdicts
 from spark_jobs.kernels.measures.drops import DropChange, Key, drop_changes
 from spark_jobs.landing.ledger import COUNTS, RETRACTED, PendingLanding, drop_bounds
-from spark_jobs.storage.quality_tables import METRICS
-from spark_jobs.storage.tables import FILES, chunks
+from spark_jobs.storage.descriptions.quality_tables import METRICS
+from spark_jobs.storage.descriptions.tables import FILES, chunks
 
 
 def keep_metrics(stage: Stage, landings: Mapping[int, PendingLanding]) -> int:

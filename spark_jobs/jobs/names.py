@@ -15,8 +15,8 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import define_names, drop_names, names_lacking, names_version
 from spark_jobs.jobs.context import Stage
 from spark_jobs.sources import Source, SourceFileError, read_sources
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.tables import PUBLISHED
+from spark_jobs.storage.descriptions.tables import PUBLISHED
+from spark_jobs.storage.lakes.lake import Lake
 
 _WINDOW = "window."
 _MARK = ".definition"

@@ -23,17 +23,17 @@ from spark_jobs.kernels.deltas.frontiers import BelowSince
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.restatement.chains import published_chains
 from spark_jobs.sources import Source
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.copies import write_copy
-from spark_jobs.storage.frames import frame_of
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.people_tables import PINS
-from spark_jobs.storage.rewriting import forget_versions
-from spark_jobs.storage.schema import Column
-from spark_jobs.storage.sql import literal, qualified
-from spark_jobs.storage.tables import LATE
-from spark_jobs.storage.times import instant, micros, utc_rows
-from spark_jobs.storage.views import state_columns
+from spark_jobs.storage.delta.rewriting import forget_versions
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.people_tables import PINS
+from spark_jobs.storage.descriptions.schema import Column
+from spark_jobs.storage.descriptions.sql import literal, qualified
+from spark_jobs.storage.descriptions.tables import LATE
+from spark_jobs.storage.descriptions.times import instant, micros, utc_rows
+from spark_jobs.storage.lakes.frames import frame_of
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.names.copies import write_copy
+from spark_jobs.storage.names.views import state_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

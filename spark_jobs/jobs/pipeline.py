@@ -20,8 +20,8 @@ from spark_jobs.model import STAGES
 from spark_jobs.publish import marts
 from spark_jobs.session import open_session
 from spark_jobs.sources import find_source
-from spark_jobs.storage.times import micros
-from spark_jobs.storage.turns import Driver, NoDriver, Turn, hold_turn
+from spark_jobs.storage.coordination.turns import Driver, NoDriver, Turn, hold_turn
+from spark_jobs.storage.descriptions.times import micros
 
 
 @dataclass
@@ -69,8 +69,8 @@ def run_pipeline(
     """Run all stages of `source` for the interval `[lo, hi)`; `on_stage` is called with each name before it starts.
 
     The run waits for its turn on the source, at most `wait_s` seconds (None: for as long as it takes), and calls
-    `on_wait` with the run before it: see `storage.turns`. `driver` drives runs whose stages are processes of their own;
-    None: there are no such runs.
+    `on_wait` with the run before it: see `storage.coordination.turns`. `driver` drives runs whose stages are processes
+    of their own; None: there are no such runs.
 
     An interrupt (Ctrl-C) cancels the Spark work of the current stage and is then raised.
     """

@@ -32,11 +32,11 @@ from spark_jobs.landing.ledger import COUNTS, versions
 from spark_jobs.model import FIRST, STAGES
 from spark_jobs.restatement.preview import Difference, differences
 from spark_jobs.sources import Source
-from spark_jobs.storage import fence, publication
-from spark_jobs.storage.overlay import OverlayLake
-from spark_jobs.storage.records import Rows
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import FILES
+from spark_jobs.storage.coordination import leases, publication
+from spark_jobs.storage.delta.records import Rows
+from spark_jobs.storage.descriptions.tables import FILES
+from spark_jobs.storage.lakes.overlay import OverlayLake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.gap import SealGap
 
@@ -160,7 +160,7 @@ def rehearse_run(
         TidemarkError: the run would be refused for the same reason.
     """
     lake, rehearsed = OverlayLake(SparkLake(spark)), replace(request, accept_definition=True, pass_gap=True)
-    with fence.hold_still(settings.home / "leases", source=source.name) as lease:
+    with leases.hold_still(settings.home / "leases", source=source.name) as lease:
         begun = lease.fence.token
 
         def stage(name: str) -> Stage:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from spark_jobs.config import Settings
-from spark_jobs.definitions.versions import DefinitionChanged
+from spark_jobs.definitions.versions import changed_parts
 from spark_jobs.jobs.base import StalePlan
 from spark_jobs.jobs.environments import Build, require_build
 from spark_jobs.jobs.pipeline import RunReport
 from spark_jobs.jobs.request import Request
 from spark_jobs.model import FIRST
-from spark_jobs.sources import Environment
+from spark_jobs.sources import Environment, find_source
 from spark_jobs.sources.folder import find_source_file, source_files
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.descriptions.times import instant
+from spark_jobs.storage.lakes.stored_lake import StoredLake
 
 
 def promote(
@@ -29,7 +30,8 @@ def promote(
 ) -> RunReport:
     """Publish the environment's build of `source`, in one publication, and take over its source file.
 
-    If the run fails, production's source file is as before. A promotion that was killed goes on if it is started again.
+    If the run fails before it publishes, production's source file is as before. A promotion that was killed, or failed
+    after its publication, goes on if it is started again.
     `run` does a run of the source in its turn: `run(lo, hi, request=…, on_stage=…)`.
 
     Raises:
@@ -38,7 +40,6 @@ def promote(
     """
     build = require_build(environment, source)
     swap = _Swap.of(settings, environment, source)
-    was_swapped = swap.is_done
 
     def begin(stage: str) -> None:
         # the file is swapped in the run's turn, so that no other run of the source reads the new file
@@ -50,26 +51,31 @@ def promote(
         lo, hi = instant(build.base.lo_us), instant(build.base.hi_us)
         report = run(lo, hi, request=_request(build), on_stage=begin)
     except StalePlan as refusal:
-        published = _run_published(run, lo, hi, on_stage) if was_swapped else None
-        if published is None:
+        if not _is_published(settings, environment, build):
             swap.undo()
             raise _stale(refusal, build) from None
-        report = published
+        # an earlier promotion has published it, and did not end
+        report = run(lo, hi, request=Request(), on_stage=on_stage)
     except BaseException:
-        swap.undo()
+        # the file follows what is published: a run may fail after its publication, as on a full disk
+        if not _is_published(settings, environment, build):
+            swap.undo()
         raise
     swap.end()
     return report
 
 
-def _run_published(
-    run: Callable[..., RunReport], lo: datetime, hi: datetime, on_stage: Callable[[str], None]
-) -> RunReport | None:
-    """A run that finds the build published: a promotion was killed after its publication. None if it was not."""
-    try:
-        return run(lo, hi, request=Request(), on_stage=on_stage)
-    except DefinitionChanged:
-        return None
+def _is_published(settings: Settings, environment: Environment, build: Build) -> bool:
+    """True if production has published since the build, and by the environment's file.
+
+    The lake's files say so, since there may be no server. A lake that only Spark can open counts as not published.
+    """
+    lake = StoredLake.at(settings.lake)
+    if lake is None:
+        return False
+    source = find_source(environment.folder, build.source)
+    shown = publication.load(lake, source)
+    return shown.published_us != build.base.published_us and not changed_parts(source, shown)
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from spark_jobs.jobs.mart_tests import keep_mart_tests
 from spark_jobs.jobs.marts import marts_follow
 from spark_jobs.jobs.names import let_names_follow
 from spark_jobs.model import STAGED
-from spark_jobs.storage import publication
-from spark_jobs.storage.audit_notes import last_audit
-from spark_jobs.storage.fold import fold
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.settle import settled
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.coordination.audit_notes import last_audit
+from spark_jobs.storage.coordination.fold import fold
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.coordination.settle import settled
 
 
 class StageMissing(TidemarkError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from spark_jobs.errors import TidemarkError
 from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.frontiers import SourceFrontiers
 
 

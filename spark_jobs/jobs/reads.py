@@ -11,8 +11,8 @@ from spark_jobs.reads.point import ReadPoint
 from spark_jobs.reads.state_reads import check_keeps_chains
 from spark_jobs.restatement.chains import published_chains, retention_of
 from spark_jobs.sources import find_source
-from spark_jobs.storage.read_counts import count_read
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.coordination.read_counts import count_read
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

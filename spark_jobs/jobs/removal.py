@@ -19,14 +19,14 @@ from spark_jobs.jobs.environments import drop_tables
 from spark_jobs.jobs.names import forget_names
 from spark_jobs.jobs.source_parts import SourceParts, hold_source, known_parts, remove_rows, source_parts
 from spark_jobs.sources import environments
-from spark_jobs.storage.fence import Lease
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.lake_format import check_format
-from spark_jobs.storage.people_tables import ERASURES, FINISHED
-from spark_jobs.storage.shown_marts import forget_shown, remove_mart
-from spark_jobs.storage.source_changes import DROP, begin_change, record_change, unfinished_change
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import PUBLISHED
+from spark_jobs.storage.coordination.lake_format import check_format
+from spark_jobs.storage.coordination.leases import Lease
+from spark_jobs.storage.coordination.source_changes import DROP, begin_change, record_change, unfinished_change
+from spark_jobs.storage.descriptions.people_tables import ERASURES, FINISHED
+from spark_jobs.storage.descriptions.tables import PUBLISHED
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.names.shown_marts import forget_shown, remove_mart
 
 
 @dataclass

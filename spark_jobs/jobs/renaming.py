@@ -35,16 +35,9 @@ from spark_jobs.sources import Source, environments, find_source, read_sources
 from spark_jobs.sources.folder import source_files
 from spark_jobs.sources.problems import SourceFileError
 from spark_jobs.sources.renaming import renamed_source
-from spark_jobs.storage import publication
-from spark_jobs.storage.fence import Fence, Lease
-from spark_jobs.storage.fingerprints import to_json
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.people_tables import ERASURES, PINS
-from spark_jobs.storage.quality_tables import QUALITY
-from spark_jobs.storage.rewriting import copy_partition, rewrite_rows
-from spark_jobs.storage.schema import IDENTITY, Table
-from spark_jobs.storage.shown_marts import forget_shown, note_shown, shown_marts
-from spark_jobs.storage.source_changes import (
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.coordination.leases import Lease
+from spark_jobs.storage.coordination.source_changes import (
     FINISHED,
     RENAME,
     SourceChange,
@@ -53,10 +46,18 @@ from spark_jobs.storage.source_changes import (
     source_changes,
     unfinished_change,
 )
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.sql import literal, qualified
-from spark_jobs.storage.table_notes import properties
-from spark_jobs.storage.tables import PUBLISHED, chunks, updates
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.delta.fingerprints import to_json
+from spark_jobs.storage.delta.rewriting import copy_partition, rewrite_rows
+from spark_jobs.storage.delta.table_notes import properties
+from spark_jobs.storage.descriptions.people_tables import ERASURES, PINS
+from spark_jobs.storage.descriptions.quality_tables import QUALITY
+from spark_jobs.storage.descriptions.schema import IDENTITY, Table
+from spark_jobs.storage.descriptions.sql import literal, qualified
+from spark_jobs.storage.descriptions.tables import PUBLISHED, chunks, updates
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.names.shown_marts import forget_shown, note_shown, shown_marts
 from spark_jobs.trace import frontiers
 
 SWITCHED = "switched"

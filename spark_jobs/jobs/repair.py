@@ -24,17 +24,17 @@ from spark_jobs.jobs.visits import sweep_under, visit_source
 from spark_jobs.model import STAGES, Finding
 from spark_jobs.session import session_kind
 from spark_jobs.sources import Source, read_sources
-from spark_jobs.storage import publication
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import DATABASES, FILES, FRONTIERS, PUBLISHED, chunks
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import DATABASES, FILES, FRONTIERS, PUBLISHED, chunks
+from spark_jobs.storage.descriptions.times import instant
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.storage.fence import Lease
+    from spark_jobs.storage.coordination.leases import Lease
 
 
 def lacks_names(settings: Settings, spark: SparkSession) -> bool:

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.errors import ParameterError
 from spark_jobs.landing.ledger import RETRACTED, versions
 from spark_jobs.sources import Source
-from spark_jobs.storage.frames import frame_of
-from spark_jobs.storage.people_tables import DISMISSALS
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.descriptions.people_tables import DISMISSALS
+from spark_jobs.storage.lakes.frames import frame_of
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
 
 if TYPE_CHECKING:

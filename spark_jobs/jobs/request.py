@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spark_jobs.jobs.base import Base
-from spark_jobs.storage.kept_rows import KeptRows
+from spark_jobs.storage.lakes.kept_rows import KeptRows
 
 
 @dataclass(frozen=True, slots=True)

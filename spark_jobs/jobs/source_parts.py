@@ -16,18 +16,18 @@ from spark_jobs.jobs.visits import WAIT_S
 from spark_jobs.sources import Source, did_you_mean, environments
 from spark_jobs.sources.folder import source_files
 from spark_jobs.sources.section import is_identifier
-from spark_jobs.storage import fence
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.file_upkeep import files_in_use
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.people_tables import DISMISSALS, ERASURES
-from spark_jobs.storage.quality_tables import QUALITY
-from spark_jobs.storage.records import newest_token
-from spark_jobs.storage.schema import IDENTITY, Table
-from spark_jobs.storage.shown_marts import shown_marts
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.table_notes import properties
-from spark_jobs.storage.tables import DUPLICATES, FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE
+from spark_jobs.storage.coordination import leases
+from spark_jobs.storage.delta.file_upkeep import files_in_use
+from spark_jobs.storage.delta.records import newest_token
+from spark_jobs.storage.delta.table_notes import properties
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.people_tables import DISMISSALS, ERASURES
+from spark_jobs.storage.descriptions.quality_tables import QUALITY
+from spark_jobs.storage.descriptions.schema import IDENTITY, Table
+from spark_jobs.storage.descriptions.tables import DUPLICATES, FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.names.shown_marts import shown_marts
 
 SHARED = (FRONTIERS, FILES, QUARANTINE, DUPLICATES, LATE, STATE, CHAINS, *QUALITY, DISMISSALS, ERASURES)
 """The tables in which all sources have rows, each in a partition of its own; without `trace.published`."""
@@ -159,7 +159,7 @@ def _folders(lake: Lake, database: str) -> list[str]:
 
 
 @contextmanager
-def hold_source(settings: Settings, lake: Lake, source: str, described: Source | None = None) -> Iterator[fence.Lease]:
+def hold_source(settings: Settings, lake: Lake, source: str, described: Source | None = None) -> Iterator[leases.Lease]:
     """Hold a source that may have no file, with a token greater than all of its tokens in the lake's records.
 
     If its file is given as `described`, the token is also greater than those in rows that do not count.
@@ -167,7 +167,7 @@ def hold_source(settings: Settings, lake: Lake, source: str, described: Source |
     Raises:
         SourceBusy: a stage was at work for longer than `visits.WAIT_S`.
     """
-    with fence.visit(settings.home / "leases", source=source, wait_s=WAIT_S) as lease:
+    with leases.visit(settings.home / "leases", source=source, wait_s=WAIT_S) as lease:
         if described is not None:
             follow_lake(lake, described, lease)
         newest = newest_token(lake.folder, source)

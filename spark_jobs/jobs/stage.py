@@ -30,9 +30,9 @@ from spark_jobs.jobs.window import window
 from spark_jobs.model import FIRST, LAST, STAGED, STAGES
 from spark_jobs.session import open_session, work_on
 from spark_jobs.sources import Source, find_source
-from spark_jobs.storage import fence
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.times import instant, micros
+from spark_jobs.storage.coordination import leases
+from spark_jobs.storage.descriptions.times import instant, micros
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,7 +99,9 @@ def _attempt(
 ) -> dict[str, Any]:
     begun = time.monotonic()
     folder = settings.home / "leases"
-    with fence.take(folder, source=source.name, run_id=run_id, starts_run=name == FIRST, wait_s=fence.WAIT_S) as lease:
+    with leases.take(
+        folder, source=source.name, run_id=run_id, starts_run=name == FIRST, wait_s=leases.WAIT_S
+    ) as lease:
         lake = SparkLake(spark)
         raised = follow_lake(lake, source, lease)
         stage = RunStage(name, settings, source, lo_us, hi_us, run_id, lake, lease, request)
@@ -133,7 +135,7 @@ def _attempt(
     }
 
 
-def _note_done(lease: fence.Lease, name: str, seconds: float, stage: RunStage) -> None:
+def _note_done(lease: leases.Lease, name: str, seconds: float, stage: RunStage) -> None:
     """Keep the stage's report for the run's manifest, in place of the report of an earlier attempt."""
     began = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
     summary = json.loads(json.dumps(stage.summary, default=str))
@@ -141,7 +143,7 @@ def _note_done(lease: fence.Lease, name: str, seconds: float, stage: RunStage) -
     lease.stages = [*(other for other in lease.stages if other["stage"] != name), done]
 
 
-def _note_spent(lease: fence.Lease, name: str, seconds: float, summary: dict[str, Any]) -> None:
+def _note_spent(lease: leases.Lease, name: str, seconds: float, summary: dict[str, Any]) -> None:
     """Keep the seconds of the stage; after the last stage of a whole run, keep its rows and seconds for estimates."""
     if name == FIRST:
         lease.spent = {"rows": summary["rows"] + summary["rows_back"]}

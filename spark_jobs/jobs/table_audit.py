@@ -11,11 +11,11 @@ from typing import Any
 from spark_jobs.definitions.catalog import source_tables
 from spark_jobs.jobs.in_force import changed_tables
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.plain_reading import differing_files, misread_rows
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.quality_tables import QUALITY
-from spark_jobs.storage.schema import Table
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.delta.plain_reading import differing_files, misread_rows
+from spark_jobs.storage.descriptions.quality_tables import QUALITY
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.lakes.lake import Lake
 
 Rows = list[dict[str, Any]]
 

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.definitions.catalog import source_tables
 from spark_jobs.sources import Source
-from spark_jobs.storage.fence import Lease
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.records import newest_token
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import DATABASES
+from spark_jobs.storage.coordination.leases import Lease
+from spark_jobs.storage.delta.records import newest_token
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import DATABASES
+from spark_jobs.storage.lakes.lake import Lake
 
 _NUMBERS = ("token", "landing")
 """The columns with the token under which a row was written."""

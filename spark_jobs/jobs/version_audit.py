@@ -19,8 +19,8 @@ from spark_jobs.jobs.history_audit import MOST_DIFFERENCES
 from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.restatement.chains import chains_of_segments, published_chains
 from spark_jobs.restatement.touched import Scope
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.lakes.lake import Lake
 
 
 def versions_otherwise(lake: Lake, scope: Scope, segments: DataFrame) -> list[dict[str, Any]]:

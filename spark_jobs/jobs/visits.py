@@ -17,13 +17,13 @@ from spark_jobs.kernels.arrangement import Lease, StoredBatch
 from spark_jobs.landing.erasures import check_finished
 from spark_jobs.landing.merging import Merged, merge_all
 from spark_jobs.sources import Source
-from spark_jobs.storage import fence
-from spark_jobs.storage.file_upkeep import remove_unused
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.settle import sweep_given_up
-from spark_jobs.storage.source_changes import check_unchanging
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import chunks, updates
+from spark_jobs.storage.coordination import leases
+from spark_jobs.storage.coordination.settle import sweep_given_up
+from spark_jobs.storage.coordination.source_changes import check_unchanging
+from spark_jobs.storage.delta.file_upkeep import remove_unused
+from spark_jobs.storage.descriptions.tables import chunks, updates
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import Arrangement, frontiers
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.frontiers import SourceFrontiers
@@ -73,7 +73,7 @@ def sweep(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
     return swept
 
 
-def sweep_under(lease: fence.Lease, lake: SparkLake, source: Source) -> Sweep:
+def sweep_under(lease: leases.Lease, lake: SparkLake, source: Source) -> Sweep:
     """Sweep the source as `sweep` does, for a caller that holds its lease."""
     standing, current = in_force(lake, source, near=lease.fence.token)
     # under the lease no other process stores a batch, so the frontiers need not be recorded
@@ -131,14 +131,14 @@ def _stepped(
 
 
 @contextmanager
-def visit_source(settings: Settings, source: Source, lake: Lake, *, erases: bool = False) -> Iterator[fence.Lease]:
+def visit_source(settings: Settings, source: Source, lake: Lake, *, erases: bool = False) -> Iterator[leases.Lease]:
     """Hold the source between two stages, with a token greater than those in the lake.
 
     Raises:
         SourceChangeUnfinished: the source is being renamed, dropped or reset.
         ErasureUnfinished: an erasure was interrupted, and this visit is not there to go on with it (`erases`).
     """
-    with fence.visit(settings.home / "leases", source=source.name, wait_s=WAIT_S) as lease:
+    with leases.visit(settings.home / "leases", source=source.name, wait_s=WAIT_S) as lease:
         follow_lake(lake, source, lease)
         check_unchanging(lake, source.name)
         if not erases:

@@ -15,8 +15,8 @@ from spark_jobs.restatement.late import judged_rows, other_late_rows
 from spark_jobs.restatement.reach import touched_ranges
 from spark_jobs.restatement.touched import Range
 from spark_jobs.restatement.windows import corrections
-from spark_jobs.storage.kept_rows import KeptRows
-from spark_jobs.storage.tables import LATE
+from spark_jobs.storage.descriptions.tables import LATE
+from spark_jobs.storage.lakes.kept_rows import KeptRows
 
 
 def window(stage: Stage) -> None:

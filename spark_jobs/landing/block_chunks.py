@@ -18,7 +18,7 @@ from spark_jobs.kernels.chunks.columns import chunk_columns
 from spark_jobs.kernels.plain import Ints
 from spark_jobs.landing.chunking import chunk_limits, named_chunks, row_layout
 from spark_jobs.sources import Source
-from spark_jobs.storage.written_files import Destination, WrittenFile, as_plain
+from spark_jobs.storage.delta.written_files import Destination, WrittenFile, as_plain
 
 HELD_ROWS, HELD_BYTES = 1 << 19, 1 << 27
 """The most rows, and their bytes, that a worker has in memory while it makes chunks, whichever it reaches first. So

@@ -34,7 +34,7 @@ from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import first_rows, output_schema, read_file
 from spark_jobs.plugins.code import Format
 from spark_jobs.sources import Source
-from spark_jobs.storage.written_files import Destination, WrittenFile
+from spark_jobs.storage.delta.written_files import Destination, WrittenFile
 from spark_jobs.threads import in_threads
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.plain import Flags
 from spark_jobs.kernels.records.erased import texts_of
 from spark_jobs.sources import Source, typed
-from spark_jobs.storage.column_types import arrow_type_of
+from spark_jobs.storage.descriptions.column_types import arrow_type_of
 
 _EQUALITY = re.compile(
     r"\s*(?:`(?P<quoted>[^`]+)`|(?P<plain>[A-Za-z_][A-Za-z0-9_]*))\s*=\s*"
@@ -63,7 +63,7 @@ class Choice:
         return self.flags(rows[self.stored])
 
     def of_json(self, rows: list[str | None]) -> Flags:
-        """A flag for each row that is stored as JSON (see `storage.row_json`): True if it is chosen."""
+        """A flag for each row that is stored as JSON (see `storage.descriptions.row_json`): True if it is chosen."""
         values = [None if row is None else json.loads(row).get(self.stored) for row in rows]
         if self.is_entity:
             return self.flags(pa.array(values, pa.string()))

@@ -18,7 +18,7 @@ from spark_jobs.kernels.chunks.merging import chunk_rows
 from spark_jobs.kernels.plain import Flags, Ints, numbers
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
-from spark_jobs.storage.tables import chunks
+from spark_jobs.storage.descriptions.tables import chunks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

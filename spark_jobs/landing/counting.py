@@ -14,8 +14,8 @@ from spark_jobs.kernels.records.spec import COLUMN_PREFIX
 from spark_jobs.landing.blocks import Blocks
 from spark_jobs.landing.standing import DUPLICATE, STANDS, identities, standing_rows, stories
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.row_json import as_json
+from spark_jobs.storage.descriptions.row_json import as_json
+from spark_jobs.storage.lakes.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -14,8 +14,8 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.records.erased import Erasures, erased_hash
 from spark_jobs.landing.choices import Choice
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.people_tables import ERASURES, FINISHED, last_steps
+from spark_jobs.storage.descriptions.people_tables import ERASURES, FINISHED, last_steps
+from spark_jobs.storage.lakes.lake import Lake
 
 BEGUN, COUNTED = "begun", "counted"
 """The steps of an erasure before FINISHED; see the column `step`."""

@@ -26,10 +26,10 @@ from spark_jobs.landing.standing import DUPLICATE, REJECT
 from spark_jobs.landing.survey import Survey
 from spark_jobs.landing.suspects import suspects
 from spark_jobs.sources import Source
-from spark_jobs.storage.dense_files import dense_layout, page_rows
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks, row_columns
+from spark_jobs.storage.delta.dense_files import dense_layout, page_rows
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.descriptions.tables import DUPLICATES, QUARANTINE, chunks, row_columns
+from spark_jobs.storage.lakes.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

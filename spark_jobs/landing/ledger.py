@@ -12,11 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.sources import Source
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake, TableReader
-from spark_jobs.storage.records import Rows
-from spark_jobs.storage.tables import FILES
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.delta.records import Rows
+from spark_jobs.storage.descriptions.tables import FILES
+from spark_jobs.storage.descriptions.times import instant
+from spark_jobs.storage.lakes.lake import Lake, TableReader
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -25,13 +25,13 @@ from spark_jobs.landing import ledger
 from spark_jobs.landing.block_chunks import HELD_BYTES, HELD_ROWS
 from spark_jobs.landing.chunking import ARRAYS, chunk_limits, merged_chunks, row_layout
 from spark_jobs.sources import Source
-from spark_jobs.storage.dense_files import dense_layout, page_rows
-from spark_jobs.storage.file_summaries import FileSummary, logged_files
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.rewriting import rewrite_rows
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import LANDINGS, chunks
+from spark_jobs.storage.delta.dense_files import dense_layout, page_rows
+from spark_jobs.storage.delta.file_summaries import FileSummary, logged_files
+from spark_jobs.storage.delta.rewriting import rewrite_rows
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import LANDINGS, chunks
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -23,9 +23,9 @@ from spark_jobs.landing.reader import read_files
 from spark_jobs.landing.standing import standing_rows
 from spark_jobs.landing.survey import Survey
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.row_json import as_json
-from spark_jobs.storage.tables import row_columns
+from spark_jobs.storage.descriptions.row_json import as_json
+from spark_jobs.storage.descriptions.tables import row_columns
+from spark_jobs.storage.lakes.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -15,9 +15,9 @@ from spark_jobs.kernels.plain import numbers
 from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
-from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.tables import LANDING_OF_ROWS, chunks, row_columns
+from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.descriptions.tables import LANDING_OF_ROWS, chunks, row_columns
+from spark_jobs.storage.lakes.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

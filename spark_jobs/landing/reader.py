@@ -13,7 +13,7 @@ from spark_jobs.landing.files import LandingFile, list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import output_schema, read_listed_files
 from spark_jobs.sources import Source
-from spark_jobs.storage.column_types import sql_type
+from spark_jobs.storage.descriptions.column_types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,9 +20,9 @@ from spark_jobs.landing import ledger
 from spark_jobs.landing.blocks import IDENTITY
 from spark_jobs.landing.pending import chunk_rows
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import DUPLICATES, LANDING_OF_ROWS, QUARANTINE, chunks, row_columns
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import DUPLICATES, LANDING_OF_ROWS, QUARANTINE, chunks, row_columns
+from spark_jobs.storage.lakes.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

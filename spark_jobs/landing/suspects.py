@@ -18,9 +18,9 @@ from spark_jobs.kernels.plain import repeated
 from spark_jobs.landing.blocks import Blocks
 from spark_jobs.landing.reader import MOST_TASKS
 from spark_jobs.sources import Source
-from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.tables import chunks
+from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.descriptions.tables import chunks
+from spark_jobs.storage.lakes.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

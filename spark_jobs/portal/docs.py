@@ -7,7 +7,7 @@ from pathlib import Path
 from spark_jobs.config import Settings
 from spark_jobs.gates import data_docs_index
 from spark_jobs.gates.project import run_name
-from spark_jobs.storage.shown_marts import dbt_docs_file
+from spark_jobs.storage.names.shown_marts import dbt_docs_file
 
 DOCS = "docs"
 """The folder of Great Expectations' Data Docs below the pages."""

@@ -16,11 +16,11 @@ from spark_jobs.kernels.accounts import LISTED_REASONS
 from spark_jobs.kernels.records.erased import ERASED
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.sources import Source
-from spark_jobs.storage import publication
-from spark_jobs.storage.people_tables import DISMISSALS
-from spark_jobs.storage.publication import visible_rows
-from spark_jobs.storage.tables import FILES, LATE, QUARANTINE
-from spark_jobs.storage.times import instant, micros
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.coordination.publication import visible_rows
+from spark_jobs.storage.descriptions.people_tables import DISMISSALS
+from spark_jobs.storage.descriptions.tables import FILES, LATE, QUARANTINE
+from spark_jobs.storage.descriptions.times import instant, micros
 
 Row = dict[str, Any]
 LATE_BY = ("up to 1 hour", "up to 6 hours", "up to 1 day", "up to 1 week", "more than 1 week", "below the horizon")

@@ -11,13 +11,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.storage.column_types import INSTANT
-from spark_jobs.storage.data_files import StoredRows, dataset_of, rows_of
-from spark_jobs.storage.delta_log import open_table
-from spark_jobs.storage.places import TableHandle
-from spark_jobs.storage.records import Rows
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.stored_lake import StoredLake
+from spark_jobs.storage.delta.data_files import StoredRows, dataset_of, rows_of
+from spark_jobs.storage.delta.delta_log import open_table
+from spark_jobs.storage.delta.places import TableHandle
+from spark_jobs.storage.delta.records import Rows
+from spark_jobs.storage.descriptions.column_types import INSTANT
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.lakes.stored_lake import StoredLake
 
 Value = TypeVar("Value")
 _KINDS = {

@@ -18,9 +18,9 @@ from spark_jobs.portal.origins import Origins
 from spark_jobs.portal.values import key_text
 from spark_jobs.reads.row_keys import PublishedTable, published_table
 from spark_jobs.sources import Source
-from spark_jobs.storage.shown_marts import NO_VERSION, ShownMarts, staged
-from spark_jobs.storage.table_notes import noted_table
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.delta.table_notes import noted_table
+from spark_jobs.storage.descriptions.times import instant
+from spark_jobs.storage.names.shown_marts import NO_VERSION, ShownMarts, staged
 
 Row = dict[str, Any]
 

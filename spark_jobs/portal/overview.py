@@ -24,16 +24,16 @@ from spark_jobs.portal.windows import Windows, published_entities, published_win
 from spark_jobs.reads.chain_metrics import ChainMetrics, chain_metrics
 from spark_jobs.sources import Source
 from spark_jobs.sources.quantities import MINUTE_US
-from spark_jobs.storage import publication
-from spark_jobs.storage.audit_notes import AuditNote
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.people_tables import DISMISSALS, ERASURES, FINISHED, SOURCE_CHANGES, last_steps
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.quality_tables import METRICS
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.source_changes import SourceChange, unfinished_change
-from spark_jobs.storage.tables import FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE
-from spark_jobs.storage.times import instant, micros
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.coordination.audit_notes import AuditNote
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.coordination.source_changes import SourceChange, unfinished_change
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.people_tables import DISMISSALS, ERASURES, FINISHED, SOURCE_CHANGES, last_steps
+from spark_jobs.storage.descriptions.quality_tables import METRICS
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE
+from spark_jobs.storage.descriptions.times import instant, micros
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
 

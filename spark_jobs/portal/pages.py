@@ -30,10 +30,10 @@ from spark_jobs.portal.values import counted, moment, shown
 from spark_jobs.reads.row_keys import published_table
 from spark_jobs.reads.why import why
 from spark_jobs.sources import Source, environments, read_sources
-from spark_jobs.storage.audit_notes import audit_note
-from spark_jobs.storage.kept_plans import plan_of_run
-from spark_jobs.storage.shown_marts import shown_marts
-from spark_jobs.storage.table_notes import column_types
+from spark_jobs.storage.coordination.audit_notes import audit_note
+from spark_jobs.storage.coordination.kept_plans import plan_of_run
+from spark_jobs.storage.delta.table_notes import column_types
+from spark_jobs.storage.names.shown_marts import shown_marts
 
 TEMPLATES = Path(__file__).parent / "templates"
 STYLES = "portal.css"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from spark_jobs.sources import Source
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.descriptions.times import instant
 
 WIDTH, HEIGHT = 720.0, 90.0
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from expectations import GATES
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.sources import Source
-from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.descriptions.schema import Column, Table
 
 Row = dict[str, Any]
 STOPPED = ("failed", "error")

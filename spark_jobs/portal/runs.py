@@ -18,12 +18,12 @@ from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.results import NOTABLE, STOPPED, manifests, results
 from spark_jobs.reads.publications import Published, publications_of
 from spark_jobs.sources import Source
-from spark_jobs.storage import publication
-from spark_jobs.storage.column_types import INSTANT
-from spark_jobs.storage.publication import Publication, visible_rows
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import FRONTIERS, STATE, VALIDITY
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.coordination.publication import Publication, visible_rows
+from spark_jobs.storage.descriptions.column_types import INSTANT
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import FRONTIERS, STATE, VALIDITY
+from spark_jobs.storage.descriptions.times import instant
 
 Row = dict[str, Any]
 State = Literal["published", "gate failed", "failed", "refused", "not published", "nothing new"]

@@ -16,8 +16,8 @@ from spark_jobs.portal.drops import Drop
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.runs import Run
 from spark_jobs.sources import Source
-from spark_jobs.storage.quality_tables import OVERRIDES
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.descriptions.quality_tables import OVERRIDES
+from spark_jobs.storage.descriptions.times import micros
 
 Row = dict[str, Any]
 _OF_LANDINGS = "bronze"

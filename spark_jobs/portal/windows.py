@@ -14,11 +14,11 @@ from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.restatement.published import published_files
 from spark_jobs.sources import Source
-from spark_jobs.storage import publication
-from spark_jobs.storage.column_types import INSTANT
-from spark_jobs.storage.publication import Publication, visible_rows
-from spark_jobs.storage.tables import STATE
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.coordination.publication import Publication, visible_rows
+from spark_jobs.storage.descriptions.column_types import INSTANT
+from spark_jobs.storage.descriptions.tables import STATE
+from spark_jobs.storage.descriptions.times import instant
 
 _BOUNDS = ("window_start", "window_end")
 

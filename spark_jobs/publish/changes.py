@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.restatement.touched import instant
 from spark_jobs.sources import Source
-from spark_jobs.storage.file_summaries import logged_files
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.schema import Table
+from spark_jobs.storage.delta.file_summaries import logged_files
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.lakes.lake import Lake
 
 Changes = dict[str, dict[str, list[int | None]]]
 """By the history's qualified name and the publication that a mart reflects (microseconds, as text): the first and the

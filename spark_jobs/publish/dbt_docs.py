@@ -9,7 +9,7 @@ from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.publish.marts import dbt_environment, dbt_options, run_dbt
 from spark_jobs.publish.project import laid_out
-from spark_jobs.storage.shown_marts import dbt_docs_file
+from spark_jobs.storage.names.shown_marts import dbt_docs_file
 
 
 class DocsFailed(TidemarkError):

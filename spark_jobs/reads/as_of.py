@@ -30,9 +30,9 @@ from spark_jobs.reads.point import ReadPoint
 from spark_jobs.restatement.chains import published_chains, published_segments
 from spark_jobs.restatement.touched import at, instant
 from spark_jobs.sources import Source, State
-from spark_jobs.storage.column_types import INSTANT
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.sql import literal, qualified
+from spark_jobs.storage.descriptions.column_types import INSTANT
+from spark_jobs.storage.descriptions.sql import literal, qualified
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.source_plane import counting_rows, stored_counting_rows
 
 if TYPE_CHECKING:

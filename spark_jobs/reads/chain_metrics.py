@@ -13,12 +13,12 @@ from spark_jobs.reads.point import ReadPoint
 from spark_jobs.reads.state_reads import check_keeps_chains
 from spark_jobs.restatement.published import published_files
 from spark_jobs.sources import Source
-from spark_jobs.storage.chain_tables import CHAINS, COMPACTION, SEGMENT
-from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.lake import TableReader
-from spark_jobs.storage.publication import Publication, visible_rows
-from spark_jobs.storage.tables import updates
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.coordination.publication import Publication, visible_rows
+from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.descriptions.chain_tables import CHAINS, COMPACTION, SEGMENT
+from spark_jobs.storage.descriptions.tables import updates
+from spark_jobs.storage.descriptions.times import instant
+from spark_jobs.storage.lakes.lake import TableReader
 from spark_jobs.trace.source_plane import trace_handles
 
 _BEGINNING = -(2**63)

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from spark_jobs.kernels.records import times
 from spark_jobs.sources.columns import EPOCH_FORMATS, Column
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.descriptions.times import instant
 
 STEPS_US = (1, 1_000, 1_000_000, 60_000_000, 3_600_000_000, times.DAY_US)
 """Distances in microseconds between two times that some format can tell apart, the smallest first."""

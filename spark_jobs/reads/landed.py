@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import drop_of, line_of
 from spark_jobs.sources.extracts import place_in_topic
-from spark_jobs.storage.lake import TableReader
-from spark_jobs.storage.tables import FILES, LANDINGS, chunks
+from spark_jobs.storage.descriptions.tables import FILES, LANDINGS, chunks
+from spark_jobs.storage.lakes.lake import TableReader
 
 Row = dict[str, Any]
 _OF_ROW = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids"}

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.deltas.frontiers import BelowSince
 from spark_jobs.sources import Source
-from spark_jobs.storage import publication
-from spark_jobs.storage.lake import Lake, TableReader
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.descriptions.times import instant
+from spark_jobs.storage.lakes.lake import Lake, TableReader
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.horizon import check_state_time, published_horizon

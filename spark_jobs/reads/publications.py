@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow.compute as pc
 
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import TableReader
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.tables import FRONTIERS
-from spark_jobs.storage.times import EPOCH, instant
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.descriptions.tables import FRONTIERS
+from spark_jobs.storage.descriptions.times import EPOCH, instant
+from spark_jobs.storage.lakes.lake import TableReader
 
 TICK = timedelta(microseconds=1)
 

@@ -11,8 +11,8 @@ import numpy as np
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.errors import ParameterError
 from spark_jobs.sources import Source, did_you_mean
-from spark_jobs.storage.column_types import sql_type_of
-from spark_jobs.storage.times import parsed
+from spark_jobs.storage.descriptions.column_types import sql_type_of
+from spark_jobs.storage.descriptions.times import parsed
 
 
 @dataclass(frozen=True)

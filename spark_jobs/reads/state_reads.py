@@ -22,8 +22,8 @@ from spark_jobs.reads.file_times import STEPS_US, written_time
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.restatement.chains import published_segments
 from spark_jobs.sources import Source, State
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.descriptions.times import instant
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.horizon import check_state_time
 
 Row = dict[str, Any]

@@ -25,11 +25,11 @@ from spark_jobs.reads.point import ReadPoint
 from spark_jobs.reads.publications import Published, publications
 from spark_jobs.reads.row_keys import PublishedTable, published_table, row_key
 from spark_jobs.sources import Source
-from spark_jobs.storage.column_types import INSTANT, arrow_type_of
-from spark_jobs.storage.lake import TableReader
-from spark_jobs.storage.publication import visible_rows
-from spark_jobs.storage.tables import STATE, VALIDITY
-from spark_jobs.storage.times import EPOCH, instant, micros, parsed
+from spark_jobs.storage.coordination.publication import visible_rows
+from spark_jobs.storage.descriptions.column_types import INSTANT, arrow_type_of
+from spark_jobs.storage.descriptions.tables import STATE, VALIDITY
+from spark_jobs.storage.descriptions.times import EPOCH, instant, micros, parsed
+from spark_jobs.storage.lakes.lake import TableReader
 from spark_jobs.trace.source_plane import stored_counting_rows
 
 Row = dict[str, Any]

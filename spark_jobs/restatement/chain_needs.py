@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from spark_jobs.kernels.deltas.frontiers import ALWAYS, STILL_KNOWN, Frontiers
 from spark_jobs.kernels.measures.hashing import hashes
 from spark_jobs.kernels.plain import Flags, Ints, numbers
-from spark_jobs.storage.data_files import StoredRows
+from spark_jobs.storage.delta.data_files import StoredRows
 
 NEEDED_COLUMNS = ("entity", "end_time", "settled_end", "ages_from")
 """The columns of a segment that decide if it is needed."""

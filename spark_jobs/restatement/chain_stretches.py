@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
 from spark_jobs.kernels.deltas.sizes import bytes_of
 from spark_jobs.kernels.deltas.states import NO_DELTA
-from spark_jobs.storage.chain_tables import METRICS, SEGMENT
+from spark_jobs.storage.descriptions.chain_tables import METRICS, SEGMENT
 
 ROW, STATE_PART, SEGMENT_PART = "row", "state", "segment"
 """Values of the column `part`, which is the kind of a row of the input and of the output."""

@@ -24,9 +24,9 @@ from spark_jobs.restatement.by_entity import stamped
 from spark_jobs.restatement.chain_stretches import IDENTITY, ROW, SEGMENT_PART, STATE_PART
 from spark_jobs.restatement.chain_worker import ChainWorker
 from spark_jobs.sources import Source
-from spark_jobs.storage.chain_files import ROW_GROUP_BYTES
-from spark_jobs.storage.chain_tables import COMPACTION, METRICS
-from spark_jobs.storage.written_files import Destination, Layout, as_plain
+from spark_jobs.storage.delta.chain_files import ROW_GROUP_BYTES
+from spark_jobs.storage.delta.written_files import Destination, Layout, as_plain
+from spark_jobs.storage.descriptions.chain_tables import COMPACTION, METRICS
 from spark_jobs.windows.spill import RunFiles
 
 COMPACTED = ("checkpoints", "merged", "dropped", "bytes_before", "bytes_after")

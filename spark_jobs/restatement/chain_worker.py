@@ -30,7 +30,7 @@ from spark_jobs.kernels.deltas.tables import Keys, one_chunk, states_table
 from spark_jobs.kernels.deltas.traffic import Traffic
 from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.restatement.chain_stretches import IDENTITY, ROW, SEGMENT_PART, STATE_PART, Stretches
-from spark_jobs.storage.chain_tables import COMPACTION
+from spark_jobs.storage.descriptions.chain_tables import COMPACTION
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -42,13 +42,13 @@ from spark_jobs.restatement.published import published_files, published_rows
 from spark_jobs.restatement.states import prior_states
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
-from spark_jobs.storage.chain_files import DeltaFiles, delta_files
-from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART, SEGMENT
-from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.tables import STATE
-from spark_jobs.storage.written_files import WrittenFile
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.delta.chain_files import DeltaFiles, delta_files
+from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.delta.written_files import WrittenFile
+from spark_jobs.storage.descriptions.chain_tables import CHAINS, CHAINS_PART, SEGMENT
+from spark_jobs.storage.descriptions.tables import STATE
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.frontiers import SourceFrontiers
 
 if TYPE_CHECKING:

@@ -27,12 +27,12 @@ from spark_jobs.kernels.plain import Flags, Ints, numbers, present
 from spark_jobs.restatement.touched import Scope, at
 from spark_jobs.restatement.update_columns import drop_start, has_required, required_columns
 from spark_jobs.sources import Source
-from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import visible
-from spark_jobs.storage.row_json import as_json
-from spark_jobs.storage.tables import LATE
-from spark_jobs.storage.written_files import Destination, WrittenFile, as_plain
+from spark_jobs.storage.coordination.publication import visible
+from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.delta.written_files import Destination, WrittenFile, as_plain
+from spark_jobs.storage.descriptions.row_json import as_json
+from spark_jobs.storage.descriptions.tables import LATE
+from spark_jobs.storage.lakes.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

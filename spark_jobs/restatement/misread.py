@@ -10,9 +10,9 @@ from pyarrow import ArrowInvalid
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.definitions.versions import is_read_as_now
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import TableReader
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.tables import updates
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.descriptions.tables import updates
+from spark_jobs.storage.lakes.lake import TableReader
 
 if TYPE_CHECKING:
     from pyarrow.dataset import ParquetFileFragment

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_jobs.kernels.windows.slices import SLICE_COLUMN
-from spark_jobs.storage.column_types import INSTANT
+from spark_jobs.storage.descriptions.column_types import INSTANT
 
 MOST_LISTED = 20
 """The most results that are listed; all of them are counted."""

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.sources import Source
-from spark_jobs.storage.overlay import OverlayLake
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import STATE, VALIDITY
-from spark_jobs.storage.times import utc_rows
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import STATE, VALIDITY
+from spark_jobs.storage.descriptions.times import utc_rows
+from spark_jobs.storage.lakes.overlay import OverlayLake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

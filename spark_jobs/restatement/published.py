@@ -15,10 +15,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.restatement.touched import at, instant
-from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.lake import Lake, TableReader
-from spark_jobs.storage.publication import Publication, visible, visible_rows
-from spark_jobs.storage.schema import Table
+from spark_jobs.storage.coordination.publication import Publication, visible, visible_rows
+from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.lakes.lake import Lake, TableReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -15,8 +15,8 @@ from spark_jobs.kernels.records.times import GREATEST_US, LEAST_US
 from spark_jobs.restatement.published import published_files
 from spark_jobs.restatement.touched import Range, Scope, coalesce_ranges, instant
 from spark_jobs.restatement.window_rows import PublishedWindows
-from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.lakes.lake import Lake
 
 BUCKET_US = 3_600_000_000
 """Touched times are gathered by the hour: finer buckets read less but cost more."""

@@ -24,7 +24,7 @@ from spark_jobs.restatement.reach import ranges_near, touched_hours
 from spark_jobs.restatement.restater import Outcome, Restater, filled, result_schema, row_schema
 from spark_jobs.restatement.touched import Range, coalesce_ranges
 from spark_jobs.restatement.window_rows import PublishedWindows, WindowRows
-from spark_jobs.storage.data_files import StoredRows
+from spark_jobs.storage.delta.data_files import StoredRows
 from spark_jobs.windows.worker import Given
 
 HOUR_US = 3_600_000_000

@@ -24,10 +24,10 @@ from spark_jobs.restatement.chains import chain_schema
 from spark_jobs.restatement.replayed import Moment, Step, taken_in
 from spark_jobs.restatement.states import PRIOR, ROWS, Folder
 from spark_jobs.sources import Source
-from spark_jobs.storage.chain_tables import CHAINS, COMPACTION
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.tables import STATE
-from spark_jobs.storage.written_files import Destination, WrittenFile
+from spark_jobs.storage.delta.written_files import Destination, WrittenFile
+from spark_jobs.storage.descriptions.chain_tables import CHAINS, COMPACTION
+from spark_jobs.storage.descriptions.tables import STATE
+from spark_jobs.storage.lakes.lake import Lake
 
 
 @dataclass(frozen=True)

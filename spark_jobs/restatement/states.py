@@ -26,11 +26,11 @@ from spark_jobs.restatement.by_entity import dealt, stamped
 from spark_jobs.restatement.published import published_files
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
-from spark_jobs.storage.column_types import arrow_type_of
-from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.tables import STATE
-from spark_jobs.storage.written_files import Destination, WrittenFile, as_plain
+from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.delta.written_files import Destination, WrittenFile, as_plain
+from spark_jobs.storage.descriptions.column_types import arrow_type_of
+from spark_jobs.storage.descriptions.tables import STATE
+from spark_jobs.storage.lakes.lake import Lake
 
 ROWS_A_TASK = 1 << 19
 """The approximate number of rows and states that a task folds."""

@@ -19,11 +19,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.definitions.versions import LANDED_PARTS
 from spark_jobs.sources import Source
-from spark_jobs.storage.column_types import INSTANT
-from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.tables import BELOW_HORIZON
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.descriptions.column_types import INSTANT
+from spark_jobs.storage.descriptions.tables import BELOW_HORIZON
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
 from spark_jobs.trace.source_plane import batch_rows, stored_counting_rows, trace_handles
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.sources import Source
-from spark_jobs.storage.sql import drop_start_sql
+from spark_jobs.storage.descriptions.sql import drop_start_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

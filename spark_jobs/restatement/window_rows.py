@@ -16,7 +16,7 @@ from spark_jobs.kernels.plain import Flags, Ints, numbers, present, within_range
 from spark_jobs.kernels.sequences import sequence_texts
 from spark_jobs.restatement.restater import row_schema, window_schema
 from spark_jobs.restatement.touched import Range
-from spark_jobs.storage.data_files import StoredRows
+from spark_jobs.storage.delta.data_files import StoredRows
 
 _WIDTHS = {"int": 8, "float": 8, "decimal": 16, "timestamp": 8, "date": 4, "bool": 1}
 """The bytes of a value by its kind; texts are measured."""

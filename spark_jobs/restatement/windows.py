@@ -33,8 +33,8 @@ from spark_jobs.restatement.restater import Outcome, Restater, row_schema, windo
 from spark_jobs.restatement.slicing import Spread, spread
 from spark_jobs.restatement.touched import Range, Scope
 from spark_jobs.restatement.window_rows import PublishedWindows, WindowRows, key_hashes
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.written_files import Destination, WrittenFile, as_plain
+from spark_jobs.storage.delta.written_files import Destination, WrittenFile, as_plain
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.threads import THREADS
 from spark_jobs.windows.parameters import DEFAULT_ROWS_A_SLICE
 from spark_jobs.windows.worker import METRICS, Given

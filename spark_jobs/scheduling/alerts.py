@@ -150,8 +150,8 @@ _AS_BEFORE = "published tables read as before"
 def _what_stands(settings: Settings, source: str, run_id: str) -> str:
     """The state of the published rows after a failed run, in words. The run may have failed after its publication:
     names, marts and documents follow it."""
-    from spark_jobs.storage import publication
-    from spark_jobs.storage.stored_lake import StoredLake
+    from spark_jobs.storage.coordination import publication
+    from spark_jobs.storage.lakes.stored_lake import StoredLake
 
     try:
         lake = StoredLake.at(settings.lake)

@@ -60,8 +60,8 @@ class Inputs:
         have."""
         if not self._scheduled or not self._source.dag.after:
             return None
-        from spark_jobs.storage import publication
-        from spark_jobs.storage.stored_lake import StoredLake
+        from spark_jobs.storage.coordination import publication
+        from spark_jobs.storage.lakes.stored_lake import StoredLake
         from spark_jobs.trace import frontiers
 
         lake = StoredLake.at(self._settings.lake)

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
-from spark_jobs.storage.turns import Line, Turn
+from spark_jobs.storage.coordination.turns import Line, Turn
 
 POLL_S = 2.0
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from spark_jobs.sources import Source
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.horizon import horizon_of_run
 from spark_jobs.trace.placing import LandedRows

@@ -26,10 +26,10 @@ from spark_jobs.kernels.consolidate import DIFF, TIME
 from spark_jobs.kernels.corrections.magnitudes import DIFF_LIMIT
 from spark_jobs.kernels.refusals import DiffOverflow, MalformedUpdates
 from spark_jobs.model import Frontier
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.journal import StateConflict
 from spark_jobs.trace.plane import DataPlane, Examined, Placed, Slice, malformed
 

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.arrangement import ArrangementState
 from spark_jobs.sources import Source
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake, TableReader
-from spark_jobs.storage.publication import BEFORE_ALL_US, Publication
-from spark_jobs.storage.tables import FRONTIERS
-from spark_jobs.storage.times import instant, micros
+from spark_jobs.storage.coordination.publication import BEFORE_ALL_US, Publication
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.descriptions.tables import FRONTIERS
+from spark_jobs.storage.descriptions.times import instant, micros
+from spark_jobs.storage.lakes.lake import Lake, TableReader
 
 NEAR = 128
 """The number of tokens before a recent one among which the last change of the frontiers is looked for first: a month of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sources import Source
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.descriptions.times import instant
 from spark_jobs.trace.frontiers import SeqRange, SourceFrontiers
 
 SHOWN_RANGES = 5

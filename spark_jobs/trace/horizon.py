@@ -9,8 +9,8 @@ from __future__ import annotations
 from spark_jobs.kernels.deltas.frontiers import BelowHorizon
 from spark_jobs.kernels.placing import Horizon
 from spark_jobs.sources import Source
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.descriptions.times import instant
 from spark_jobs.trace.frontiers import SourceFrontiers
 
 SHOWN_DROPS = 5

@@ -9,11 +9,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.kernels.arrangement import ArrangementError, Lease, StoredBatch, TraceBatch, UnsealedBatch
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.places import for_spark
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import updates
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.delta.places import for_spark
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import updates
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
 from spark_jobs.trace.horizon import published_horizon
 from spark_jobs.trace.source_plane import SourcePlane, batch_rows, trace_handles

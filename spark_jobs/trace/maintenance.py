@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from spark_jobs.kernels.arrangement import ArrangementState
 from spark_jobs.model import Frontier
 from spark_jobs.sources import Source
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.tables import updates
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.descriptions.tables import updates
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.horizon import published_horizon

@@ -20,10 +20,10 @@ from spark_jobs.kernels.placing import Horizon, consolidated, ordered, visible_t
 from spark_jobs.kernels.plain import Ints, numbers, present
 from spark_jobs.memory import with_room
 from spark_jobs.sources import Source
-from spark_jobs.storage.column_types import INSTANT
-from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.tables import BELOW_HORIZON
-from spark_jobs.storage.written_files import Destination, WrittenFile, as_plain
+from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.delta.written_files import Destination, WrittenFile, as_plain
+from spark_jobs.storage.descriptions.column_types import INSTANT
+from spark_jobs.storage.descriptions.tables import BELOW_HORIZON
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from spark_jobs.kernels.arrangement import ArrangementState
-from spark_jobs.storage.lake import RecordTables
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import FRONTIERS
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import FRONTIERS
+from spark_jobs.storage.lakes.lake import RecordTables
 from spark_jobs.trace.frontiers import SourceFrontiers, frontier_row
 from spark_jobs.trace.journal import StateChange, StateConflict, StateJournal
 
 if TYPE_CHECKING:
-    from spark_jobs.storage.records import Rows
+    from spark_jobs.storage.delta.records import Rows
 
 
 class RecordsJournal(StateJournal):

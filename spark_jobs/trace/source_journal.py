@@ -11,8 +11,8 @@ from typing import Any
 
 from spark_jobs.kernels.arrangement import ArrangementState
 from spark_jobs.sources import Source
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.arrangement import Arrangement
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.frontiers import SourceFrontiers, commit

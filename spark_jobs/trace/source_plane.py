@@ -18,11 +18,11 @@ from spark_jobs.kernels.arrangement.future import LEVELS
 from spark_jobs.kernels.consolidate import DIFF, TIME
 from spark_jobs.kernels.placing import Horizon
 from spark_jobs.sources import Source
-from spark_jobs.storage.column_types import INSTANT
-from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.lake import Lake, TableReader
-from spark_jobs.storage.tables import BELOW_HORIZON, COUNTS, updates
+from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.descriptions.column_types import INSTANT
+from spark_jobs.storage.descriptions.tables import BELOW_HORIZON, COUNTS, updates
+from spark_jobs.storage.lakes.lake import Lake, TableReader
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.placing import BATCH, LandedRows, Placement, place
 from spark_jobs.trace.plane import Examined, Placed, Slice

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.architecture.source_tree import Module, imports, module_of, modules
+from tests.architecture.source_tree import ROOT, Module, imports, module_of, modules
 
 FOUNDATION = {"model", "errors", "threads"}
 """What everybody in `spark_jobs` may import."""
@@ -147,6 +147,15 @@ INSIDE_TASKS: dict[str, set[str]] = {
 }
 """Layers that may be imported inside functions alone: a task runs long after its DAG file was parsed."""
 
+ROOMS: dict[str, set[str]] = {
+    "descriptions": set(),
+    "delta": {"descriptions"},
+    "lakes": {"delta", "descriptions"},
+    "names": {"delta", "descriptions", "lakes"},
+    "coordination": {"delta", "descriptions", "lakes"},
+}
+"""The rooms of `storage`, with the others that each may import, also for types alone."""
+
 ARROW = {"numpy", "pyarrow"}
 SPARK = {*ARROW, "pyspark"}
 
@@ -248,6 +257,26 @@ def layer_problems(module: Module) -> list[str]:
     return problems
 
 
+def room_problems(module: Module) -> list[str]:
+    """Imports between the rooms of `storage` that `ROOMS` does not list."""
+    room = module.name.removeprefix("spark_jobs.storage.").split(".")[0]
+    if room not in ROOMS:
+        return []
+    others = [(found, found.target.removeprefix("spark_jobs.storage.").split(".")[0]) for found in imports(module)]
+    return [
+        f"{module.path}:{found.line} {room} imports {other}"
+        for found, other in others
+        if other in ROOMS and other not in {room, *ROOMS[room]}
+    ]
+
+
+def missing_modules(module: Module) -> list[str]:
+    """Imports of modules of the product that do not exist. mypy passes over them: it may not see every library."""
+    known = {other.name for other in modules()}
+    ours = [found for found in imports(module) if found.target.split(".")[0] == "spark_jobs"]
+    return [f"{module.path}:{found.line} imports {found.target}" for found in ours if found.target not in known]
+
+
 def kernel_problems(module: Module) -> list[str]:
     """Imports that would make a kernel depend on more than its arguments."""
     if layer_of(module.name) != "kernels":
@@ -316,6 +345,19 @@ def test_every_layer_imports_only_what_it_lists() -> None:
     assert [problem for module in modules() for problem in layer_problems(module)] == []
 
 
+def test_every_room_of_storage_imports_only_rooms_below_it() -> None:
+    assert [problem for module in modules() for problem in room_problems(module)] == []
+    rooms = {path.name for path in (ROOT / "spark_jobs/storage").iterdir() if path.is_dir() and path.name[0] != "_"}
+    assert rooms == set(ROOMS)
+    upwards = module_of("spark_jobs/storage/delta/x.py", "from spark_jobs.storage.lakes.lake import Lake")
+    assert room_problems(upwards)
+
+
+def test_every_imported_module_exists() -> None:
+    assert [problem for module in modules() for problem in missing_modules(module)] == []
+    assert missing_modules(module_of("spark_jobs/x.py", "from spark_jobs.storage.nowhere import Lake"))
+
+
 def test_kernels_depend_on_nothing_but_their_arguments() -> None:
     assert [problem for module in modules() for problem in kernel_problems(module)] == []
 
@@ -355,7 +397,7 @@ def test_every_package_is_a_listed_layer() -> None:
         ("spark_jobs/kernels/x.py", "from spark_jobs.config import Settings"),
         ("spark_jobs/kernels/deep/x.py", "from ...storage import lake"),
         ("spark_jobs/errors.py", "def f():\n    import numpy"),
-        ("spark_jobs/windows/x.py", "if TYPE_CHECKING:\n    from spark_jobs.storage.lake import Lake"),
+        ("spark_jobs/windows/x.py", "if TYPE_CHECKING:\n    from spark_jobs.storage.lakes.lake import Lake"),
         ("spark_jobs/trace/x.py", "from delta import DeltaTable"),
         ("spark_jobs/novelty/x.py", "import json"),
         ("dags/x.py", "from spark_jobs.jobs import land"),

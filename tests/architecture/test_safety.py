@@ -19,7 +19,7 @@ SQL_CALLS = {"sql", "run", "expr", "selectExpr", "where", "filter"}
 """Methods whose first argument Spark reads as SQL."""
 
 QUOTING = {"name", "qualified", "literal", "whole"}
-"""`storage.sql`: the functions that make names and text fit for SQL."""
+"""`storage.descriptions.sql`: the functions that make names and text fit for SQL."""
 
 SQL_COMPOSERS = {
     "spark_jobs/chunks/reading.py": "quoted names and text, comparisons with whole numbers",
@@ -60,7 +60,7 @@ def misled_reads(module: Module) -> Iterator[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             filtered = node.func.attr == "to_pyarrow_table" and any(k.arg == "filters" for k in node.keywords)
             if filtered or node.func.attr == "to_pyarrow_dataset":
-                yield f"{module.path}:{node.lineno} calls {node.func.attr}: use `storage.data_files.dataset_of`"
+                yield f"{module.path}:{node.lineno} calls {node.func.attr}: use `storage.delta.data_files.dataset_of`"
 
 
 def _is_false(node: ast.expr) -> bool:

@@ -9,8 +9,8 @@ from deltalake import write_deltalake
 
 from spark_jobs.backup.stores import Store
 from spark_jobs.config import Settings
-from spark_jobs.storage.records import arrow_records
-from spark_jobs.storage.tables import FILES
+from spark_jobs.storage.delta.records import arrow_records
+from spark_jobs.storage.descriptions.tables import FILES
 from tests.backup.test_backups import LANDED, publish
 from tests.jobs.harness import SOURCE
 

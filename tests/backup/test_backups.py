@@ -22,11 +22,11 @@ from spark_jobs.backup.restoring import HomeNotEmpty
 from spark_jobs.backup.stores import Store
 from spark_jobs.cli.app import run
 from spark_jobs.config import Settings
-from spark_jobs.storage.fence import SourceBusy, take
-from spark_jobs.storage.records import arrow_records
-from spark_jobs.storage.shown_marts import ShownMarts, note_shown, shown_marts
-from spark_jobs.storage.table_check import damaged_tables
-from spark_jobs.storage.tables import PUBLISHED
+from spark_jobs.storage.coordination.leases import SourceBusy, take
+from spark_jobs.storage.delta.records import arrow_records
+from spark_jobs.storage.delta.table_check import damaged_tables
+from spark_jobs.storage.descriptions.tables import PUBLISHED
+from spark_jobs.storage.names.shown_marts import ShownMarts, note_shown, shown_marts
 from tests.jobs.harness import SOURCE
 
 NOW = datetime(2024, 1, 2, tzinfo=UTC)

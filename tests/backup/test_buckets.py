@@ -12,8 +12,8 @@ from pyarrow import fs
 from spark_jobs.backup import back_up, restore, verify
 from spark_jobs.backup.stores import StoreUnreachable
 from spark_jobs.config import Settings
-from spark_jobs.storage.stored_lake import StoredLake
-from spark_jobs.storage.tables import FILES
+from spark_jobs.storage.descriptions.tables import FILES
+from spark_jobs.storage.lakes.stored_lake import StoredLake
 from tests.backup.test_backups import content, empty_home, publish
 from tests.moto import BUCKET, bucket_files, s3_server
 

@@ -41,7 +41,7 @@ from spark_jobs.config import Settings
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.session import open_session
 from spark_jobs.sources import load_source
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.descriptions.times import micros
 from tests.benchmarks.chunks_kernel import Figure, against_a_plain_table, many_chunks
 
 SOURCE = """

@@ -39,12 +39,12 @@ from spark_jobs.jobs.stage import run_stage  # noqa: E402
 from spark_jobs.model import STAGES  # noqa: E402
 from spark_jobs.session import open_session  # noqa: E402
 from spark_jobs.sources import Source, load_source  # noqa: E402
-from spark_jobs.storage import publication  # noqa: E402
-from spark_jobs.storage.fence import Fence  # noqa: E402
-from spark_jobs.storage.fold import fold  # noqa: E402
-from spark_jobs.storage.publication import Publication  # noqa: E402
-from spark_jobs.storage.spark_lake import SparkLake  # noqa: E402
-from spark_jobs.storage.times import micros  # noqa: E402
+from spark_jobs.storage.coordination import publication  # noqa: E402
+from spark_jobs.storage.coordination.fold import fold  # noqa: E402
+from spark_jobs.storage.coordination.publication import Publication  # noqa: E402
+from spark_jobs.storage.delta.fences import Fence  # noqa: E402
+from spark_jobs.storage.descriptions.times import micros  # noqa: E402
+from spark_jobs.storage.lakes.spark_lake import SparkLake  # noqa: E402
 
 START = datetime(2023, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -23,8 +23,8 @@ from spark_jobs.jobs.stage import run_stage
 from spark_jobs.session import open_session
 from spark_jobs.sources import Source, find_source
 from spark_jobs.sources.drops import PLACE_BITS
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import FILES
+from spark_jobs.storage.descriptions.tables import FILES
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.benchmarks.pipeline import FIRST, SOURCE, write_day
 
 _LEDGER = (

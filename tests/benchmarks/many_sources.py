@@ -24,14 +24,14 @@ from spark_jobs.jobs.in_force import take_fingerprints
 from spark_jobs.jobs.source_parts import SHARED, histories, own_tables
 from spark_jobs.session import open_session
 from spark_jobs.sources import load_source
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.fingerprints import to_json
-from spark_jobs.storage.rewriting import copy_partition
-from spark_jobs.storage.schema import IDENTITY, Table
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.sql import literal, qualified
-from spark_jobs.storage.table_notes import properties
-from spark_jobs.storage.tables import PUBLISHED
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.delta.fingerprints import to_json
+from spark_jobs.storage.delta.rewriting import copy_partition
+from spark_jobs.storage.delta.table_notes import properties
+from spark_jobs.storage.descriptions.schema import IDENTITY, Table
+from spark_jobs.storage.descriptions.sql import literal, qualified
+from spark_jobs.storage.descriptions.tables import PUBLISHED
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.benchmarks.commands import seconds
 from tests.benchmarks.year import METERS, START, write_day
 from tests.installations import Installation

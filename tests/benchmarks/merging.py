@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path[0:1] = [str(Path(__file__).resolve().parents[2])]
 
-from spark_jobs.storage.file_summaries import logged_files  # noqa: E402
+from spark_jobs.storage.delta.file_summaries import logged_files  # noqa: E402
 from tests.installations import CHECKOUT, Installation  # noqa: E402
 
 FIRST = datetime(2013, 1, 1, tzinfo=UTC)
@@ -76,9 +76,9 @@ def measure(days: int) -> None:
 
 def report(spark: Any, source: Any, when: str) -> None:
     from spark_jobs.chunks import SourceChunks
-    from spark_jobs.storage.spark_lake import SparkLake
-    from spark_jobs.storage.tables import chunks
-    from spark_jobs.storage.times import micros
+    from spark_jobs.storage.descriptions.tables import chunks
+    from spark_jobs.storage.descriptions.times import micros
+    from spark_jobs.storage.lakes.spark_lake import SparkLake
 
     files = logged_files(SparkLake(spark).folder.handle(chunks(source)), "landing")
     n_chunks, size = sum(file.rows for file in files), sum(file.size for file in files)

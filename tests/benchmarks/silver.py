@@ -29,8 +29,8 @@ from spark_jobs.restatement.touched import Scope
 from spark_jobs.restatement.windows import corrections
 from spark_jobs.session import open_session
 from spark_jobs.sources import Source, parse_source
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import PUBLISHED, updates
+from spark_jobs.storage.descriptions.tables import PUBLISHED, updates
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.restatement.history import ANY_LATENESS, History
 
 

@@ -46,11 +46,11 @@ from spark_jobs.model import Frontier
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.session import open_session
 from spark_jobs.sources import Source, load_source
-from spark_jobs.storage import publication
-from spark_jobs.storage.frames import frame_of
-from spark_jobs.storage.schema import Column, Table
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import FILES, FRONTIERS, UPDATE, row_columns, updates
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.descriptions.schema import Column, Table
+from spark_jobs.storage.descriptions.tables import FILES, FRONTIERS, UPDATE, row_columns, updates
+from spark_jobs.storage.lakes.frames import frame_of
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import Arrangement, MemoryJournal, StateChange
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.frontiers import SourceFrontiers, frontier_row

@@ -82,7 +82,7 @@ def be(command: dict[str, Any], output: int) -> int:
 
 def strike_at_commit(point: dict[str, Any], report: Path) -> None:
     """Let commits through, and do at the N-th what the point says."""
-    from spark_jobs.storage.lake import Lake
+    from spark_jobs.storage.lakes.lake import Lake
 
     count = 0
 

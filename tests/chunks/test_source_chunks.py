@@ -18,7 +18,7 @@ from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.sources import Source, load_source
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.descriptions.times import micros
 from tests.jobs.harness import DAY, START, write_lines, write_source
 from tests.kernels.landed_rows import latest_of, range_of
 

@@ -18,7 +18,7 @@ from spark_jobs.server import backfill
 from spark_jobs.server.backfill import Backfill, BackfillFailed, Slice, SliceRun
 from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.sources import find_source
-from spark_jobs.storage.turns import PRESENT_S, Line, NoDriver, Turn
+from spark_jobs.storage.coordination.turns import PRESENT_S, Line, NoDriver, Turn
 
 
 def slice_run(number: int, state: str, rows: int | None = None, *, drops: int = 10, size: int = 90) -> SliceRun:

@@ -17,7 +17,7 @@ import pytest
 
 from spark_jobs.cli.forward import LENGTH, SOCKET, STATUS, in_folder, received
 from spark_jobs.config import Settings
-from spark_jobs.storage.turns import Line, NoDriver, Turn
+from spark_jobs.storage.coordination.turns import Line, NoDriver, Turn
 from tests.cli.test_command_line import METERS
 from tests.installations import ODD_NAME, TIDEMARK, until
 

@@ -14,7 +14,7 @@ from spark_jobs.cli.app import run
 from spark_jobs.config import Settings
 from spark_jobs.jobs import pipeline
 from spark_jobs.jobs.request import Request
-from spark_jobs.storage.turns import Line, NoDriver, Turn
+from spark_jobs.storage.coordination.turns import Line, NoDriver, Turn
 from tests.cli.test_command_line import METERS
 
 DAY = ("--from", "2026-01-01", "--to", "2026-01-01")
@@ -73,7 +73,7 @@ def test_a_run_waits_until_the_other_has_ended(
     assert holder.step() is None
     # the module's own name for `time`: other threads of the tests' process sleep, too
     clock = SimpleNamespace(time=time.time, monotonic=time.monotonic, sleep=lambda _: holder.end())
-    monkeypatch.setattr("spark_jobs.storage.turns.time", clock)
+    monkeypatch.setattr("spark_jobs.storage.coordination.turns.time", clock)
     assert run(["run", "meters", *DAY, "--json"]) == 0
     assert len(stages) == 5
     assert "waits for run holder of an earlier day" in capsys.readouterr().err

@@ -13,11 +13,11 @@ from deltalake import write_deltalake
 
 from spark_jobs.config import Settings
 from spark_jobs.scheduling.alerts import FailureNotifier, MaintenanceNotifier, alert, send, tell_late
-from spark_jobs.storage import publication
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.quality_tables import RESULTS
-from spark_jobs.storage.records import arrow_records
-from spark_jobs.storage.results import warned_checks
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.delta.records import arrow_records
+from spark_jobs.storage.descriptions.quality_tables import RESULTS
+from spark_jobs.storage.lakes.results import warned_checks
 from tests.dags.recipients import mail_server, url, webhooks
 
 pytestmark = pytest.mark.slow

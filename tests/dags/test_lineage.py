@@ -17,7 +17,7 @@ from spark_jobs.model import STAGES
 from spark_jobs.server.airflow_parts import airflow_environment
 from spark_jobs.server.lake import lineage_conf
 from spark_jobs.sources import find_source
-from spark_jobs.storage.shown_marts import ShownMarts, note_shown
+from spark_jobs.storage.names.shown_marts import ShownMarts, note_shown
 
 pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parents[2] / "dags"

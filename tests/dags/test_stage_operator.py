@@ -19,7 +19,7 @@ from spark_jobs.jobs.request import Request
 from spark_jobs.landing.opened import LandingUnreachable
 from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.sources.drops import Schedule
-from spark_jobs.storage.commits import CommitsContended
+from spark_jobs.storage.delta.commits import CommitsContended
 
 pytestmark = pytest.mark.slow
 
@@ -261,7 +261,7 @@ def test_a_task_that_failed_for_want_of_room_says_what_to_do(
 
 def test_the_codes_that_are_retried_exist(tasks: Any) -> None:
     import spark_jobs.publish.marts
-    import spark_jobs.storage.fence  # noqa: F401
+    import spark_jobs.storage.coordination.leases  # noqa: F401
 
     def codes(error: type[TidemarkError]) -> set[str]:
         return {error.code}.union(*(codes(each) for each in error.__subclasses__()))
@@ -301,7 +301,7 @@ def test_a_run_waits_for_its_turn_without_a_slot_and_says_for_whom(
 ) -> None:
     from airflow.sdk.exceptions import TaskDeferred
 
-    from spark_jobs.storage.turns import NoDriver, Turn, hold_turn
+    from spark_jobs.storage.coordination.turns import NoDriver, Turn, hold_turn
 
     task, calls = first_stage(tasks, monkeypatch, tmp_path)
     with (
@@ -337,7 +337,7 @@ def test_the_trigger_fires_once_the_run_has_its_turn(tasks: Any, tmp_path: Path)
     import asyncio
 
     from spark_jobs.scheduling import trigger
-    from spark_jobs.storage.turns import Line, NoDriver, Turn
+    from spark_jobs.storage.coordination.turns import Line, NoDriver, Turn
 
     other = Line(tmp_path, "flights", Turn("cli-1", 0, "2013-01-01"), NoDriver())
     assert other.step() is None
@@ -395,7 +395,7 @@ def test_a_run_that_catches_up_waits_for_the_inputs_of_all_its_drops_and_in_line
 
     from spark_jobs.jobs import catching_up
     from spark_jobs.scheduling import inputs
-    from spark_jobs.storage.turns import NoDriver, Turn, hold_turn
+    from spark_jobs.storage.coordination.turns import NoDriver, Turn, hold_turn
 
     first_stage(tasks, monkeypatch, tmp_path)
     task = tasks.StageOperator(task_id="land", source="flights", drops=DAILY, waits=True)
@@ -555,7 +555,7 @@ def test_a_scheduled_run_waits_for_the_sources_that_it_comes_after(
     tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from spark_jobs.scheduling.inputs import Inputs
-    from spark_jobs.storage import publication
+    from spark_jobs.storage.coordination import publication
     from spark_jobs.trace import frontiers
 
     folder = Path(tasks.__file__).parent / "sources"
@@ -641,7 +641,7 @@ def test_whom_the_file_names_is_told_of_empty_drops_and_of_checks_that_warn(
     tasks: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from spark_jobs.scheduling import alerts
-    from spark_jobs.storage import results
+    from spark_jobs.storage.lakes import results
 
     told: list[Any] = []
     monkeypatch.setattr(alerts, "send", lambda _, alert, to: told.append((alert.event, alert.message, to)))
@@ -676,7 +676,7 @@ def maintaining(tasks: Any, monkeypatch: pytest.MonkeyPatch, outcome: Any) -> An
 
 def maintenance_step(step: str, do: str = "") -> Any:
     from spark_jobs.jobs.maintenance import Step
-    from spark_jobs.storage.file_upkeep import Footprint
+    from spark_jobs.storage.delta.file_upkeep import Footprint
 
     return Step("flights", step, "in use", Footprint(9, 1234), Footprint(2, 1000), 0.5, "done", do)
 

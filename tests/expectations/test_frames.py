@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from spark_jobs.gates.frames import landed_rows, published_rows, rows_of_drops
 from spark_jobs.sources import first_row_id, load_source
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.schema import Column, Table
-from spark_jobs.storage.stored_lake import StoredLake
-from spark_jobs.storage.tables import chunks
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.descriptions.schema import Column, Table
+from spark_jobs.storage.descriptions.tables import chunks
+from spark_jobs.storage.lakes.stored_lake import StoredLake
 from tests.effort import tries
 from tests.jobs.harness import SOURCE
 

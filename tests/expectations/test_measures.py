@@ -23,12 +23,12 @@ from spark_jobs.kernels.arrangement import ArrangementState
 from spark_jobs.model import STAGES, Frontier
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source, load_source
-from spark_jobs.storage import publication
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.frames import frame_of
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import DUPLICATES, LATE, QUARANTINE, STATE, chunks, updates
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import DUPLICATES, LATE, QUARANTINE, STATE, chunks, updates
+from spark_jobs.storage.lakes.frames import frame_of
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
 from tests.empty_lake import empty

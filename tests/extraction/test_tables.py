@@ -18,7 +18,7 @@ from spark_jobs.jobs.request import Request
 from spark_jobs.landing import ledger
 from spark_jobs.server.jars import POSTGRESQL
 from spark_jobs.sources import find_source
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.descriptions.times import micros
 from tests.empty_lake import empty
 from tests.extraction.harness import home_with, land, loads, run, source_with, time
 from tests.jobs.harness import DAY, START, published, write_source

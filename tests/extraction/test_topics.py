@@ -15,7 +15,7 @@ from spark_jobs.extraction.errors import OffsetsLost, OriginUnreachable, OriginU
 from spark_jobs.reads.why import why
 from spark_jobs.server.jars import KAFKA
 from spark_jobs.sources import find_source
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.empty_lake import empty
 from tests.extraction.harness import home_with, land, loads, run, time
 from tests.jobs.harness import published

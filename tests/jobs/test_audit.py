@@ -21,11 +21,21 @@ from spark_jobs.definitions.versions import DefinitionChanged
 from spark_jobs.jobs.audit import audit
 from spark_jobs.model import STAGES
 from spark_jobs.sources import find_source
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.fingerprints import NOTED
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import DUPLICATES, FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE, chunks, updates
+from spark_jobs.storage.delta.fingerprints import NOTED
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import (
+    DUPLICATES,
+    FILES,
+    FRONTIERS,
+    LATE,
+    PUBLISHED,
+    QUARANTINE,
+    STATE,
+    chunks,
+    updates,
+)
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.effort import share_of
 from tests.jobs.harness import DAY, SOURCE, START, Reading, run, write_drops, write_lines, write_source
 

@@ -16,7 +16,7 @@ from spark_jobs.model import STAGES
 from spark_jobs.sources import Source, load_source
 from spark_jobs.sources.drops import schedule
 from spark_jobs.sources.quantities import DAY_US, instant_at, parse_every, parse_instant
-from spark_jobs.storage.sql import drop_start_sql
+from spark_jobs.storage.descriptions.sql import drop_start_sql
 from tests.empty_lake import empty
 from tests.jobs.harness import SOURCE, published, write_source
 

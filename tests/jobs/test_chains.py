@@ -23,10 +23,10 @@ from spark_jobs.reads.chain_metrics import chain_metrics
 from spark_jobs.reads.state_reads import entity_history, rollback_rows
 from spark_jobs.restatement import chains as restated_chains
 from spark_jobs.sources import load_source
-from spark_jobs.storage import chain_views
-from spark_jobs.storage.read_counts import count_read
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.coordination.read_counts import count_read
+from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.names import chain_views
 from tests.jobs.harness import DAY, MINUTE, START, _iso, run, write_lines, write_source
 
 pytestmark = pytest.mark.spark

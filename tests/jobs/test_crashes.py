@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.model import STAGES
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.empty_lake import empty
 from tests.jobs.harness import published, run, write_drops, write_source
 from tests.jobs.test_chains import UPSERT, upserts, write

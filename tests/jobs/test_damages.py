@@ -25,17 +25,17 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.examination import examine_files, examine_lake
 from spark_jobs.jobs.in_force import TablesChanged, in_force, take_fingerprints
 from spark_jobs.sources import load_source, read_sources
-from spark_jobs.storage import publication
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.checksums import write_file_checksums
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.people_tables import ERASURES
-from spark_jobs.storage.places import TableHandle
-from spark_jobs.storage.quality_tables import QUALITY
-from spark_jobs.storage.records import arrow_records, replace_records, widen_records
-from spark_jobs.storage.stored_lake import StoredLake
-from spark_jobs.storage.table_notes import column_types
-from spark_jobs.storage.tables import PUBLISHED as PUBLISHED_TABLE
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.delta.checksums import write_file_checksums
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.delta.places import TableHandle
+from spark_jobs.storage.delta.records import arrow_records, replace_records, widen_records
+from spark_jobs.storage.delta.table_notes import column_types
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.people_tables import ERASURES
+from spark_jobs.storage.descriptions.quality_tables import QUALITY
+from spark_jobs.storage.descriptions.tables import PUBLISHED as PUBLISHED_TABLE
+from spark_jobs.storage.lakes.stored_lake import StoredLake
 from tests.lakes import made
 
 WINDOWS, STATES, LEDGER = "silver.db/hourly_history", "gold.db/state_history", "bronze.db/files"

@@ -22,8 +22,8 @@ from spark_jobs.config import Settings
 from spark_jobs.jobs.replay import Asked, replay_of
 from spark_jobs.reads.why import why
 from spark_jobs.sources import load_source
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.jobs.harness import DAY, MINUTE, START, run, write_lines, write_source
 
 pytestmark = pytest.mark.spark

@@ -16,7 +16,7 @@ from spark_jobs.config import Settings
 from spark_jobs.jobs.drops import LOOK_AHEAD, Drop, drops_of, follows_on, slices
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.sources import load_source
-from spark_jobs.storage.stored_lake import StoredLake
+from spark_jobs.storage.lakes.stored_lake import StoredLake
 from tests.jobs.harness import DAY, SOURCE, START, Reading, run, write_drops, write_lines, write_source
 
 LAKES = Path(__file__).parents[1] / "lakes"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -28,10 +30,10 @@ from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.model import STAGES
 from spark_jobs.sources import Environment, create_environment, find_source
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.places import lake_root
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import STATE
+from spark_jobs.storage.delta.places import lake_root
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.tables import STATE
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.jobs.harness import SOURCE, run, write_drops, write_source
 from tests.jobs.test_definitions import READINGS
 from tests.jobs.test_plan import listing
@@ -207,6 +209,31 @@ def test_an_interrupted_promotion_leaves_production_as_it_was(lake: SparkSession
     assert shown_of(lake) == before
     assert (home.sources / "meters.yml").read_text() == SOURCE
     promoted(lake, home, environment)
+    assert shown(lake) == shown(lake, "dev__")
+    assert audit(home, find_source(home.sources, "meters"), lake).failed == []
+
+
+def test_a_promotion_that_fails_after_its_publication_keeps_the_file_and_goes_on(
+    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(lake, home, 0, 1)
+    environment = environment_with(home, CHANGED)
+    built(lake, home, environment)
+
+    def full_disk(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("spark_jobs.jobs.publish.let_names_follow", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            promoted(lake, home, environment)
+        assert (home.sources / "meters.yml").read_text() == CHANGED
+        # again, before anything is published: the file still follows what is
+        with pytest.raises(OSError, match="No space left"):
+            promoted(lake, home, environment, on_stage=full_disk)
+        assert (home.sources / "meters.yml").read_text() == CHANGED
+    promoted(lake, home, environment)
+    assert not list(environment.folder.glob("*.before"))
     assert shown(lake) == shown(lake, "dev__")
     assert audit(home, find_source(home.sources, "meters"), lake).failed == []
 

@@ -12,7 +12,7 @@ from spark_jobs.chunks import SourceChunks
 from spark_jobs.config import Settings
 from spark_jobs.definitions.versions import DefinitionChanged
 from spark_jobs.sources import load_source
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.descriptions.times import micros
 from tests.jobs.harness import DAY, START, published, run, write_lines, write_source
 
 pytestmark = pytest.mark.spark

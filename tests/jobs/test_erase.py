@@ -27,8 +27,8 @@ from spark_jobs.landing.choices import Choice, of_entity
 from spark_jobs.landing.erasures import ErasureUnfinished, erased_values, erasures
 from spark_jobs.publish.marts import MartsFailed
 from spark_jobs.sources import Source, create_environment, find_source
-from spark_jobs.storage.places import lake_root
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.delta.places import lake_root
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.jobs.harness import DAY, MINUTE, START, published, run
 from tests.support.erasures import LEFT_OUT, assert_nothing_left, at_times, erase_until, land, rows_in_files
 

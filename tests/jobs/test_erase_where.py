@@ -21,10 +21,10 @@ from spark_jobs.kernels.records.erased import erased_hash
 from spark_jobs.landing.choices import Choice, of_condition
 from spark_jobs.landing.erasures import ErasedColumnGone, ErasureUnfinished, erased_values, erasures
 from spark_jobs.sources import Source, find_source
-from spark_jobs.storage.people_tables import ERASURES, FINISHED
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import DATABASES
+from spark_jobs.storage.descriptions.people_tables import ERASURES, FINISHED
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import DATABASES
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.jobs.harness import MINUTE, START, published, run
 from tests.support.erasures import LEFT_OUT, assert_nothing_left, at_times, erase_until, land, rows_in_files
 

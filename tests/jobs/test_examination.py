@@ -15,9 +15,9 @@ from spark_jobs.config import Settings
 from spark_jobs.jobs.examination import examine_lake
 from spark_jobs.model import Finding
 from spark_jobs.sources import load_source
-from spark_jobs.storage.publication import PublicationDoubled, load
-from spark_jobs.storage.stored_lake import StoredLake
-from spark_jobs.storage.tables import BELOW_HORIZON
+from spark_jobs.storage.coordination.publication import PublicationDoubled, load
+from spark_jobs.storage.descriptions.tables import BELOW_HORIZON
+from spark_jobs.storage.lakes.stored_lake import StoredLake
 from tests.jobs.harness import Reading, run, write_drops, write_source
 from tests.remains import leave_remains
 

@@ -16,7 +16,7 @@ from spark_jobs.jobs.audit import audit
 from spark_jobs.jobs.examination import examine_source
 from spark_jobs.kernels.accounts import LISTED_REASONS
 from spark_jobs.sources import load_source
-from spark_jobs.storage.tables import PUBLISHED
+from spark_jobs.storage.descriptions.tables import PUBLISHED
 from tests.jobs.harness import SOURCE, Reading, run, write_lines, write_source
 
 pytestmark = pytest.mark.spark

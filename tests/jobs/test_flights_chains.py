@@ -15,7 +15,7 @@ from spark_jobs.reads.as_of import states_at
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.sample import prepare_sample
 from spark_jobs.sources import load_source
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.jobs.harness import run, write_source
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]

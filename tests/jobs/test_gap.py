@@ -15,8 +15,8 @@ from spark_jobs.jobs.plan import gap_of_run, plan_run
 from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.sources import load_source
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.gap import SealGap
 from tests.jobs.harness import DAY, SOURCE, START, Reading, published, run, write_drops, write_source

@@ -18,8 +18,8 @@ from spark_jobs.kernels.deltas.frontiers import BelowHorizon
 from spark_jobs.reads.as_of import states_at
 from spark_jobs.reads.state_reads import rollback_rows
 from spark_jobs.sources import load_source
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.empty_lake import empty
 from tests.jobs.harness import SOURCE, START, Reading, published, run, write_drops, write_source
 from tests.jobs.test_pipeline import DAY, as_sessions, as_sliding, session_oracle, sliding_oracle

@@ -15,8 +15,8 @@ from spark_jobs.jobs.visits import hold
 from spark_jobs.kernels.arrangement import Lease
 from spark_jobs.reads.as_of import states_at
 from spark_jobs.sources import load_source
-from spark_jobs.storage import publication
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
 from tests.empty_lake import empty
 from tests.jobs.harness import Reading, run, write_drops, write_lines, write_source

@@ -14,8 +14,8 @@ from spark_jobs.definitions.catalog import LakeOlder, check_tables
 from spark_jobs.jobs.audit import audit
 from spark_jobs.landing.standing import standing_rows
 from spark_jobs.sources import drop_of, first_row_id, load_source, row_id
-from spark_jobs.storage.lake_format import FORMAT, format_of
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.coordination.lake_format import FORMAT, format_of
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.jobs.harness import published
 from tests.lakes import made
 from tests.lakes.made import NIGHT, WINDOWS, file_of, gauge, meter, run, write

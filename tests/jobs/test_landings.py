@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.reads.why import why
 from spark_jobs.sources import load_source
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.jobs.harness import SOURCE, Reading, run, write_lines, write_source
 
 DAY = 24 * 60

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.storage.fence import Fence, Superseded
-from spark_jobs.storage.records import newest_token
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import FRONTIERS
+from spark_jobs.storage.delta.fences import Fence, Superseded
+from spark_jobs.storage.delta.records import newest_token
+from spark_jobs.storage.descriptions.tables import FRONTIERS
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.empty_lake import empty
 from tests.jobs.harness import published, run, write_drops, write_source
 from tests.jobs.test_interrupted import interrupt

@@ -18,9 +18,9 @@ from spark_jobs.jobs import maintenance
 from spark_jobs.jobs.maintenance import Step, StepFailed, maintain_installation, maintain_source, step_failed
 from spark_jobs.reads.why import why
 from spark_jobs.server.errors import ServerUnreachable
-from spark_jobs.storage.file_upkeep import Footprint
-from spark_jobs.storage.places import lake_root
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.delta.file_upkeep import Footprint
+from spark_jobs.storage.delta.places import lake_root
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.empty_lake import empty
 from tests.jobs.harness import DAY, SOURCE, START, path_of, published, run, write_source
 from tests.jobs.test_merging import answers, readings, rows_of, source_of, write

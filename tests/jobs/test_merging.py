@@ -19,11 +19,11 @@ from spark_jobs.landing.standing import standing_rows
 from spark_jobs.reads.why import why
 from spark_jobs.session_settings import session_settings
 from spark_jobs.sources import Source, load_source
-from spark_jobs.storage.dense_files import WRITER_OPTIONS
-from spark_jobs.storage.fingerprints import NOTED_SQL
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.delta.dense_files import WRITER_OPTIONS
+from spark_jobs.storage.delta.fingerprints import NOTED_SQL
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.empty_lake import empty
 from tests.jobs.harness import MINUTE, START, Reading, path_of, published, run, write_lines, write_source
 from tests.jobs.test_pipeline import ALL, DAY

@@ -13,13 +13,13 @@ from spark_jobs.cli.arguments import older_lakes_told
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import check_tables, ensure_source
 from spark_jobs.sources import parse_source
-from spark_jobs.storage import lake_format
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.lake_format import FORMAT, PROPERTY, LakeNewer, format_of, mark_format
-from spark_jobs.storage.overlay import OverlayLake
-from spark_jobs.storage.people_tables import DISMISSALS
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.table_notes import noted_table
+from spark_jobs.storage.coordination import lake_format
+from spark_jobs.storage.coordination.lake_format import FORMAT, PROPERTY, LakeNewer, format_of, mark_format
+from spark_jobs.storage.delta.table_notes import noted_table
+from spark_jobs.storage.descriptions.people_tables import DISMISSALS
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.overlay import OverlayLake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.jobs.harness import SOURCE, Reading, published, run, write_drops, write_source
 
 pytestmark = pytest.mark.spark

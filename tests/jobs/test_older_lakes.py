@@ -18,10 +18,10 @@ from spark_jobs.reads.as_of import states_at
 from spark_jobs.reads.chain_metrics import chain_metrics
 from spark_jobs.reads.why import why
 from spark_jobs.sources import Source, load_source
-from spark_jobs.storage.chain_tables import CHAINS, METRICS
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import BELOW_HORIZON, FRONTIERS, updates
+from spark_jobs.storage.descriptions.chain_tables import CHAINS, METRICS
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import BELOW_HORIZON, FRONTIERS, updates
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.jobs.harness import SOURCE, Reading, published, run, write_drops, write_source
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import name_definitions
 from spark_jobs.sources import SourceFileError, parse_source
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.jobs.harness import SOURCE, Reading, run, write_drops, write_lines, write_source
 
 pytestmark = pytest.mark.spark

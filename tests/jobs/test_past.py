@@ -25,11 +25,11 @@ from spark_jobs.reads.as_of import entity_state, states_at, windows_as_of
 from spark_jobs.reads.point import BeforeFirstPublication
 from spark_jobs.reads.why import Why, why
 from spark_jobs.sources import Source, load_source
-from spark_jobs.storage import publication
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.fold import fold
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.coordination.fold import fold
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.empty_lake import empty
 from tests.jobs.harness import DAY, START, Reading, minute_of, published, run, write_drops, write_source
 from tests.jobs.test_pipeline import READINGS, as_sessions, as_sliding, due, session_oracle, sliding_oracle

@@ -11,8 +11,8 @@ from spark_jobs.config import Settings
 from spark_jobs.jobs.pins import PinEmpty, make_pin, pins
 from spark_jobs.reads.point import BeforeFirstPublication, NotPublished
 from spark_jobs.sources import read_sources
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.jobs.harness import DAY, START, Reading, run, write_drops, write_source
 from tests.jobs.test_other_sources import ROOMS, run_rooms
 

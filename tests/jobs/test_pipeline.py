@@ -14,8 +14,8 @@ from spark_jobs.publish.changes import changes_since
 from spark_jobs.reads.as_of import states_at, windows_as_of
 from spark_jobs.reads.point import NotPublished, ReadPoint
 from spark_jobs.sources import load_source
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.empty_lake import empty
 from tests.jobs.harness import (
     MINUTE,

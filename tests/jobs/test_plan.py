@@ -17,8 +17,8 @@ from spark_jobs.jobs.plan import Plan, plan_replay, plan_run
 from spark_jobs.jobs.replay import Asked, quarantined, summary
 from spark_jobs.jobs.request import Request
 from spark_jobs.sources import create_environment, load_source
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
 from tests.jobs.harness import (
     DAY,

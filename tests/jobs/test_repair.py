@@ -18,9 +18,9 @@ from spark_jobs.jobs.maintenance import maintain_source
 from spark_jobs.jobs.repair import repair
 from spark_jobs.jobs.visits import merge, sweep
 from spark_jobs.sources import load_source
-from spark_jobs.storage.fingerprints import NOTED
-from spark_jobs.storage.publication import load
-from spark_jobs.storage.stored_lake import StoredLake
+from spark_jobs.storage.coordination.publication import load
+from spark_jobs.storage.delta.fingerprints import NOTED
+from spark_jobs.storage.lakes.stored_lake import StoredLake
 from tests.jobs.harness import Reading, published, run, write_drops, write_source
 
 pytestmark = pytest.mark.spark

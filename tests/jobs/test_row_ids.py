@@ -17,7 +17,7 @@ from spark_jobs.landing.places import RowIdsShared
 from spark_jobs.landing.standing import standing_rows
 from spark_jobs.reads.why import why
 from spark_jobs.sources import Source, first_row_id, load_source, row_id
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.jobs.harness import DAY, SOURCE, START, Reading, path_of, published, run, write_lines, write_source
 
 pytestmark = pytest.mark.spark

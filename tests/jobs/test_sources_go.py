@@ -25,12 +25,12 @@ from spark_jobs.jobs.source_parts import SHARED, SourceUnknown, histories, sourc
 from spark_jobs.landing.moving import FilesCutAnew
 from spark_jobs.reads.why import why
 from spark_jobs.sources import SourceFileError, find_source, load_source
-from spark_jobs.storage.records import newest_token
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.source_changes import SourceChangeUnfinished
-from spark_jobs.storage.spark_catalog import SparkCatalog, TableDiffers
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import PUBLISHED
+from spark_jobs.storage.coordination.source_changes import SourceChangeUnfinished
+from spark_jobs.storage.delta.records import newest_token
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import PUBLISHED
+from spark_jobs.storage.lakes.spark_catalog import SparkCatalog, TableDiffers
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.jobs.harness import SOURCE, Reading, path_of, published, run, write_drops, write_lines, write_source
 
 pytestmark = pytest.mark.spark

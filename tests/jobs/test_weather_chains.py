@@ -17,7 +17,7 @@ from spark_jobs.checkpoints import join_as_of
 from spark_jobs.config import CHECKOUT, Settings
 from spark_jobs.jobs.reads import chains_of
 from spark_jobs.sample import prepare_sample, sample_file
-from spark_jobs.storage.read_counts import Reads, reads_of
+from spark_jobs.storage.coordination.read_counts import Reads, reads_of
 from tests.jobs.harness import run, write_source
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]

@@ -18,7 +18,7 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.restatement import late
 from spark_jobs.sources import first_row_id, load_source, row_id
-from spark_jobs.storage.sql import name
+from spark_jobs.storage.descriptions.sql import name
 from tests.jobs.harness import START, path_of, run, write_lines, write_source
 from tests.restatement.oracle import EPOCH, Row, Spec, action, expected
 

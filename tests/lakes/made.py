@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.sources import load_source
-from spark_jobs.storage.spark_catalog import SparkCatalog
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.lakes.spark_catalog import SparkCatalog
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 try:
     from spark_jobs.jobs.request import Request
@@ -229,7 +229,7 @@ def opened(spark: SparkSession, home: Settings, lake: str = LAKES[0]) -> Setting
 
     Returns settings with its sources and landing directory.
     """
-    from spark_jobs.storage.places import lake_root
+    from spark_jobs.storage.delta.places import lake_root
 
     with tarfile.open(HERE / f"{lake}.tar.xz") as archive:
         archive.extractall(home.home, filter="data")
@@ -266,7 +266,7 @@ def main() -> None:
     """Make a lake in the folder that the command line names first, which is empty, and archive it beside this file
     under the name that it names second."""
     from spark_jobs.session import open_session
-    from spark_jobs.storage import spark_lake
+    from spark_jobs.storage.lakes import spark_lake
 
     spark_lake.SparkCatalog = _Listening
     quick = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"

@@ -29,8 +29,8 @@ from spark_jobs.landing.files import list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import output_schema, read_file
 from spark_jobs.sources import Source, load_source
-from spark_jobs.storage.places import TableHandle
-from spark_jobs.storage.written_files import Destination, WrittenFile
+from spark_jobs.storage.delta.places import TableHandle
+from spark_jobs.storage.delta.written_files import Destination, WrittenFile
 from tests.jobs.harness import Reading, write_source
 
 HASH_RANGES = 4

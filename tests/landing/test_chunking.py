@@ -10,7 +10,7 @@ import pytest
 from spark_jobs.landing.chunking import _Chunker
 from spark_jobs.sources import load_source
 from spark_jobs.sources.drops import first_row_id, row_id
-from spark_jobs.storage.tables import chunks
+from spark_jobs.storage.descriptions.tables import chunks
 
 SOURCE = """
 source: meters

@@ -12,7 +12,7 @@ from spark_jobs.landing import merging
 from spark_jobs.landing.merging import _Merger
 from spark_jobs.sources import Source, load_source
 from spark_jobs.sources.drops import drop_of, first_row_id, row_id
-from spark_jobs.storage.tables import chunks
+from spark_jobs.storage.descriptions.tables import chunks
 from tests.effort import tries
 from tests.landing.test_chunking import SOURCE
 

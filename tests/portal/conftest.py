@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.jobs.source_parts import hold_source
 from spark_jobs.sources import create_environment, find_source
-from spark_jobs.storage.audit_notes import note_audit
-from spark_jobs.storage.shown_marts import ShownMarts, note_shown
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.coordination.audit_notes import note_audit
+from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.names.shown_marts import ShownMarts, note_shown
 from spark_jobs.trace import frontiers
 from tests.empty_lake import empty
 from tests.jobs.harness import Reading, run, write_lines, write_source

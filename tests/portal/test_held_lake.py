@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from spark_jobs.portal.held_lake import HeldLake
-from spark_jobs.storage.schema import Column, Table
-from spark_jobs.storage.stored_lake import StoredLake
+from spark_jobs.storage.descriptions.schema import Column, Table
+from spark_jobs.storage.lakes.stored_lake import StoredLake
 
 COLUMNS = {"source": "STRING", "token": "BIGINT", "at": "TIMESTAMP"}
 TABLE = Table("quality", "notes", "", tuple(Column(name, kind, "") for name, kind in COLUMNS.items()))

@@ -20,7 +20,7 @@ from spark_jobs.reads.file_times import written_time
 from spark_jobs.reads.state_reads import RollbackNotExpressible, _Rows
 from spark_jobs.sources import load_source
 from spark_jobs.sources.columns import Column
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.descriptions.times import micros
 
 FORMATS = ["iso", "epoch_s", "epoch_ms", "epoch_us", "epoch_ns", "%d.%m.%Y %H:%M", "%Y%m%d %H:%M:%S%z", "%Y-%m-%d %H"]
 SECONDS = st.integers(0, 4_000_000_000)

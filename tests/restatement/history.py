@@ -13,11 +13,11 @@ from spark_jobs.kernels.arrangement.batches import Description, TraceBatch
 from spark_jobs.model import Frontier
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
-from spark_jobs.storage.frames import frame_of
-from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import PUBLISHED, updates
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import PUBLISHED, updates
+from spark_jobs.storage.lakes.frames import frame_of
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace.frontiers import SourceFrontiers
 from tests.jobs.harness import SOURCE, START
 

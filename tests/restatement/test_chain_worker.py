@@ -27,7 +27,7 @@ from spark_jobs.restatement import chain_worker
 from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART, STATE_PART
 from spark_jobs.restatement.chain_worker import TYPED, ChainWorker
 from spark_jobs.restatement.chains import chain_schema
-from spark_jobs.storage.chain_tables import CHAINS, COMPACTION, METRICS
+from spark_jobs.storage.descriptions.chain_tables import CHAINS, COMPACTION, METRICS
 from tests.effort import tries
 from tests.kernels.test_deltas_segments import COLUMNS, ENTITIES, MEANINGS, SCHEMA, Row, replayed, same_bits, updates
 

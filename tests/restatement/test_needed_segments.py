@@ -15,7 +15,7 @@ from spark_jobs.kernels.deltas.frontiers import Frontiers
 from spark_jobs.restatement.chain_needs import Needs, touched_entities
 from spark_jobs.restatement.chain_stretches import SEGMENT_PART, STATE_PART
 from spark_jobs.restatement.chain_worker import oldest_age
-from spark_jobs.storage.data_files import StoredRows
+from spark_jobs.storage.delta.data_files import StoredRows
 from tests.restatement.test_chain_worker import needed_rows
 
 PLACES = ("entity", "start_time", "end_time", "settled_end", "ages_from", "era")

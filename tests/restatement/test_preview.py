@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from spark_jobs.restatement.preview import _by_columns, differences
 from spark_jobs.sources import Source, load_source
-from spark_jobs.storage.overlay import OverlayLake
+from spark_jobs.storage.lakes.overlay import OverlayLake
 
 FLIGHTS: Source = load_source(Path(__file__).parents[2] / "dags" / "sources" / "flights.yml")
 

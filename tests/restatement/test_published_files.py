@@ -16,9 +16,9 @@ from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.strategies import TieredMerge
 from spark_jobs.restatement.chain_stretches import SEGMENT_PART
 from spark_jobs.restatement.chains import PublishedFiles, chain_schema
-from spark_jobs.storage.chain_files import DeltaLog
-from spark_jobs.storage.places import TableHandle
-from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.delta.chain_files import DeltaLog
+from spark_jobs.storage.delta.places import TableHandle
 from tests.effort import tries
 from tests.kernels.test_deltas_segments import Row, updates
 from tests.restatement.test_chain_worker import Published, as_a_set

@@ -17,8 +17,8 @@ from spark_jobs.restatement.reach import reach, rows_near, touched_hours, touche
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.restatement.windows import corrections
 from spark_jobs.sources import Source, parse_source
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import PUBLISHED, updates
+from spark_jobs.storage.descriptions.tables import PUBLISHED, updates
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.restatement.history import ANY_LATENESS, History, append
 
 pytestmark = pytest.mark.spark

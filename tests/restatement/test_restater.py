@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.sources import Source, parse_source
-from spark_jobs.storage import tables
+from spark_jobs.storage.descriptions import tables
 from tests.effort import tries
 from tests.restatement.oracle import DECIMAL, Row, Spec, expected, grid, skipped
 from tests.restatement.simulation import Simulation

@@ -30,7 +30,7 @@ from spark_jobs.server.airflow_runs import AirflowRuns
 from spark_jobs.server.backfill import Slice, SliceRun, carry_out, new_backfill
 from spark_jobs.server.status import running_supervisor, status
 from spark_jobs.sources import Schedule
-from spark_jobs.storage.turns import Line, NoDriver, Turn, hold_turn
+from spark_jobs.storage.coordination.turns import Line, NoDriver, Turn, hold_turn
 from tests.installations import ODD_NAME, TIDEMARK, readable_by_others
 from tests.jobs.harness import SOURCE, write_source
 from tests.server.strangers import Question, Reply, ask_as_nobody, forged_logins, routes

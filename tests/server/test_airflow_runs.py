@@ -15,7 +15,7 @@ from spark_jobs.server.airflow_parts import admin_password
 from spark_jobs.server.airflow_runs import AirflowRuns, drops_of_run
 from spark_jobs.server.state import Condition, PartState, SupervisorState, write_state
 from spark_jobs.sources import Schedule
-from spark_jobs.storage.turns import Line, NoDriver, Turn
+from spark_jobs.storage.coordination.turns import Line, NoDriver, Turn
 
 DAY_US = 86_400_000_000
 START_US = 1_704_067_200_000_000

@@ -11,7 +11,7 @@ import pytest
 
 from spark_jobs.config import Settings
 from spark_jobs.server import control
-from spark_jobs.storage.read_counts import Reads, reads_of
+from spark_jobs.storage.coordination.read_counts import Reads, reads_of
 from tests.installations import ODD_NAME
 from tests.jobs.harness import MINUTE, START, _iso, write_lines, write_source
 from tests.jobs.test_chains import UPSERT

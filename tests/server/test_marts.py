@@ -21,7 +21,7 @@ from spark_jobs.server.first_work_part import mended
 from spark_jobs.server.state import PartState
 from spark_jobs.server.status import running_supervisor
 from spark_jobs.server.thrift_client import thrift_query
-from spark_jobs.storage.shown_marts import shown_marts
+from spark_jobs.storage.names.shown_marts import shown_marts
 from tests.installations import QUERY_WITHOUT_END, TIDEMARK, Installation, listens, until
 
 pytestmark = [pytest.mark.server, pytest.mark.turns]

@@ -18,8 +18,8 @@ from spark_jobs.config import Settings
 from spark_jobs.kernels.arrangement import check_state
 from spark_jobs.server import control
 from spark_jobs.session import open_session
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import Arrangement, ArrowPlane, updates_table
 from tests.trace import children
 from tests.trace.scenario import EVENING, MORNING, NOON, SEAL, operations, shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_jobs.storage.audit_notes import last_audit, note_audit
+from spark_jobs.storage.coordination.audit_notes import last_audit, note_audit
 
 
 def test_the_last_audit_is_told(tmp_path: Path) -> None:

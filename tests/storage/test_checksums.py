@@ -13,15 +13,15 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from spark_jobs.storage.checksums import write_checksum
-from spark_jobs.storage.delta_log import CommitLost, LogDamaged, open_table
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.file_commits import append_files, destination
-from spark_jobs.storage.file_upkeep import compact_small_files
-from spark_jobs.storage.log_files import LOG_DIR, version_file
-from spark_jobs.storage.places import TableHandle
-from spark_jobs.storage.records import append_records
-from spark_jobs.storage.written_files import Layout
+from spark_jobs.storage.delta.checksums import write_checksum
+from spark_jobs.storage.delta.delta_log import CommitLost, LogDamaged, open_table
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.delta.file_commits import append_files, destination
+from spark_jobs.storage.delta.file_upkeep import compact_small_files
+from spark_jobs.storage.delta.log_files import LOG_DIR, version_file
+from spark_jobs.storage.delta.places import TableHandle
+from spark_jobs.storage.delta.records import append_records
+from spark_jobs.storage.delta.written_files import Layout
 
 
 def checksums(table: Path) -> dict[int, dict[str, Any]]:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.storage.delta_log import clear_unfinished, has_log
-from spark_jobs.storage.log_files import LOG_DIR
-from spark_jobs.storage.schema import IDENTITY, Column, Table
-from spark_jobs.storage.spark_catalog import TableDiffers
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import DATABASES, SHARED
+from spark_jobs.storage.delta.delta_log import clear_unfinished, has_log
+from spark_jobs.storage.delta.log_files import LOG_DIR
+from spark_jobs.storage.descriptions.schema import IDENTITY, Column, Table
+from spark_jobs.storage.descriptions.tables import DATABASES, SHARED
+from spark_jobs.storage.lakes.spark_catalog import TableDiffers
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.at_once import at_once
 from tests.remains import leave_remains
 
@@ -73,7 +73,7 @@ def test_a_table_is_created_where_its_creation_was_stopped_before(spark: SparkSe
 def test_rows_without_a_log_are_no_place_for_a_table_and_the_last_one_waits_for_the_others(
     spark: SparkSession, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.storage.spark_catalog._CREATION_S", (0.01,))
+    monkeypatch.setattr("spark_jobs.storage.lakes.spark_catalog._CREATION_S", (0.01,))
     lake = SparkLake(spark)
     tables = [Table(database, name, "Numbers.", COLUMNS) for name in ("unlogged", "other", "last")]
     rows = Path(lake.folder.handle(tables[0]).uri) / "part-0.parquet"

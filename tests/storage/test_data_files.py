@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
-from spark_jobs.storage.data_files import StoredRows, dataset_of, stored_rows
-from spark_jobs.storage.file_summaries import summarize_files
-from spark_jobs.storage.fingerprints import change_since, take_fingerprint
-from spark_jobs.storage.places import TableHandle, file_system
-from spark_jobs.storage.plain_reading import differing_files, misread_rows
+from spark_jobs.storage.delta.data_files import StoredRows, dataset_of, stored_rows
+from spark_jobs.storage.delta.file_summaries import summarize_files
+from spark_jobs.storage.delta.fingerprints import change_since, take_fingerprint
+from spark_jobs.storage.delta.places import TableHandle, file_system
+from spark_jobs.storage.delta.plain_reading import differing_files, misread_rows
 from tests.installations import CHECKOUT
 
 ROWS = 5000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.storage.dense_files import PAGE_VALUES, PARQUET_ROWS, dense_files, page_rows
-from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.delta.dense_files import PAGE_VALUES, PARQUET_ROWS, dense_files, page_rows
+from spark_jobs.storage.descriptions.schema import Column, Table
 
 TABLE = Table(
     "d",

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.storage.fence import LeaseLost, SourceBusy, Superseded, hold_still, take, visit
+from spark_jobs.storage.coordination.leases import LeaseLost, SourceBusy, hold_still, take, visit
+from spark_jobs.storage.delta.fences import Superseded
 
 
 def _take(folder: Path, run_id: str = "r1", *, starts_run: bool = True, wait_s: float = 0.0):  # type: ignore[no-untyped-def]

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from spark_jobs.storage.file_upkeep import (
+from spark_jobs.storage.delta.file_upkeep import (
     compact_small_files,
     delete_rows_before,
     files_in_use,
     files_stored,
     remove_unused,
 )
-from spark_jobs.storage.places import TableHandle
+from spark_jobs.storage.delta.places import TableHandle
 
 WEEK = timedelta(days=7)
 

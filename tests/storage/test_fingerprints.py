@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from spark_jobs.storage import commits
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.file_commits import append_files, destination
-from spark_jobs.storage.file_upkeep import compact_small_files
-from spark_jobs.storage.fingerprints import change_since, from_json, miscount, take_fingerprint, to_json
-from spark_jobs.storage.log_files import LOG_DIR, version_file
-from spark_jobs.storage.places import TableHandle
-from spark_jobs.storage.records import replace_records
-from spark_jobs.storage.rewriting import forget_versions
-from spark_jobs.storage.written_files import Layout
+from spark_jobs.storage.delta import commits
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.delta.file_commits import append_files, destination
+from spark_jobs.storage.delta.file_upkeep import compact_small_files
+from spark_jobs.storage.delta.fingerprints import change_since, from_json, miscount, take_fingerprint, to_json
+from spark_jobs.storage.delta.log_files import LOG_DIR, version_file
+from spark_jobs.storage.delta.places import TableHandle
+from spark_jobs.storage.delta.records import replace_records
+from spark_jobs.storage.delta.rewriting import forget_versions
+from spark_jobs.storage.delta.written_files import Layout
 
 
 @pytest.fixture

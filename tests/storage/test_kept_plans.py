@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_jobs.storage.kept_plans import keep_plan, note_applied, plan_of_run
+from spark_jobs.storage.coordination.kept_plans import keep_plan, note_applied, plan_of_run
 
 COUNTS = {"silver.hourly": {"inserted": 3, "changed": 1, "removed": 0}}
 

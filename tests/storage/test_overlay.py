@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from spark_jobs.storage.lake import Catalog, Lake, TableReader
-from spark_jobs.storage.overlay import OverlayLake, PlanCatalog
-from spark_jobs.storage.spark_catalog import SparkCatalog
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.stored_lake import StoredLake
+from spark_jobs.storage.lakes.lake import Catalog, Lake, TableReader
+from spark_jobs.storage.lakes.overlay import OverlayLake, PlanCatalog
+from spark_jobs.storage.lakes.spark_catalog import SparkCatalog
+from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.lakes.stored_lake import StoredLake
 
 OF_PLANS = {"written", "wrote", "recorded", "keep", "close"}
 """What a plan asks its lake beside the contract: the rows that it kept apart."""

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from spark_jobs.storage.file_commits import append_files, destination
-from spark_jobs.storage.log_files import LOG_DIR
-from spark_jobs.storage.places import TableHandle
-from spark_jobs.storage.plain_reading import differing_files, misread_rows
-from spark_jobs.storage.written_files import Layout
+from spark_jobs.storage.delta.file_commits import append_files, destination
+from spark_jobs.storage.delta.log_files import LOG_DIR
+from spark_jobs.storage.delta.places import TableHandle
+from spark_jobs.storage.delta.plain_reading import differing_files, misread_rows
+from spark_jobs.storage.delta.written_files import Layout
 
 COLUMNS = ("n", "at", "day", "text", "empty")
 

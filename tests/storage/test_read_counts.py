@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.storage.read_counts import Reads, count_read, reads_of
+from spark_jobs.storage.coordination.read_counts import Reads, count_read, reads_of
 
 
 def _count_many(home: Path) -> None:

@@ -15,10 +15,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from spark_jobs.storage.commits import CommitsContended
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.places import TableHandle
-from spark_jobs.storage.records import (
+from spark_jobs.storage.delta.commits import CommitsContended
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.delta.places import TableHandle
+from spark_jobs.storage.delta.records import (
     ColumnsMissing,
     RecordsLost,
     append_records,
@@ -27,9 +27,9 @@ from spark_jobs.storage.records import (
     replace_records,
     widen_records,
 )
-from spark_jobs.storage.schema import Column, Table
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import DATABASES, FILES, FRONTIERS, PUBLISHED
+from spark_jobs.storage.descriptions.schema import Column, Table
+from spark_jobs.storage.descriptions.tables import DATABASES, FILES, FRONTIERS, PUBLISHED
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 AT = datetime(2024, 1, 1, 0, 0, 0, 123457, tzinfo=UTC)
 
@@ -76,9 +76,9 @@ def test_a_replacement_leaves_other_sources_alone(tmp_path: Path) -> None:
 
 APPEND = """
 import sys
-from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.places import TableHandle
-from spark_jobs.storage.records import append_records
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.delta.places import TableHandle
+from spark_jobs.storage.delta.records import append_records
 uri, source, first, past = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 for token in range(first, past):
     append_records(TableHandle(uri), [{"source": source, "token": token}], Fence(source, token))
@@ -110,7 +110,7 @@ def test_a_commit_that_never_gets_its_version_says_who_stands_in_its_way(
             Opened(uri).alter.set_table_description(f"seen at {self.version()}")
 
     monkeypatch.setattr("deltalake.DeltaTable", Overtaken)
-    monkeypatch.setattr("spark_jobs.storage.commits.ATTEMPTS", 3)
+    monkeypatch.setattr("spark_jobs.storage.delta.commits.ATTEMPTS", 3)
     with pytest.raises(CommitsContended, match="within 3 tries"):
         append_records(TableHandle(uri), [row("a", 1)], None)
     monkeypatch.undo()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.people_tables import DISMISSALS, PINS
-from spark_jobs.storage.schema import LONGEST_COMMENT, Column
-from spark_jobs.storage.tables import SHARED
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.people_tables import DISMISSALS, PINS
+from spark_jobs.storage.descriptions.schema import LONGEST_COMMENT, Column
+from spark_jobs.storage.descriptions.tables import SHARED
 
 
 def test_comments_of_columns_are_short_enough_for_the_metastore() -> None:

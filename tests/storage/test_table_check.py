@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.storage.table_check import damaged_tables
+from spark_jobs.storage.delta.table_check import damaged_tables
 from tests.remains import leave_remains
 
 COMMITS = 3

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.storage import turns
-from spark_jobs.storage.fence import SourceBusy
-from spark_jobs.storage.turns import Line, NoDriver, Turn, end_turn, hold_turn
+from spark_jobs.storage.coordination import turns
+from spark_jobs.storage.coordination.leases import SourceBusy
+from spark_jobs.storage.coordination.turns import Line, NoDriver, Turn, end_turn, hold_turn
 from tests.effort import SEED
 
 

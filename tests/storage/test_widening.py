@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.storage.overlay import OverlayLake
-from spark_jobs.storage.schema import Column, Table
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.descriptions.schema import Column, Table
+from spark_jobs.storage.lakes.overlay import OverlayLake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 pytestmark = pytest.mark.spark
 

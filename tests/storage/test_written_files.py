@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs.storage import written_files
-from spark_jobs.storage.data_files import stored_rows
-from spark_jobs.storage.file_commits import append_files
-from spark_jobs.storage.places import TableHandle
-from spark_jobs.storage.written_files import Destination, Layout, WrittenFile
+from spark_jobs.storage.delta import written_files
+from spark_jobs.storage.delta.data_files import stored_rows
+from spark_jobs.storage.delta.file_commits import append_files
+from spark_jobs.storage.delta.places import TableHandle
+from spark_jobs.storage.delta.written_files import Destination, Layout, WrittenFile
 
 INSTANT = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(
@@ -159,8 +159,8 @@ def test_dropped_partitions_go_with_the_commit_that_adds(table: DeltaTable) -> N
 LIMITED = """
 import resource, signal, sys
 import numpy as np, pyarrow as pa
-from spark_jobs.storage.places import TableHandle
-from spark_jobs.storage.written_files import Destination
+from spark_jobs.storage.delta.places import TableHandle
+from spark_jobs.storage.delta.written_files import Destination
 
 # a write beyond the limit is an error, as on a full disk, and no signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -14,7 +14,7 @@ from spark_jobs.jobs.erase import erase
 from spark_jobs.jobs.erase_words import names_value
 from spark_jobs.landing.choices import Choice
 from spark_jobs.sources import Source
-from spark_jobs.storage.places import lake_root
+from spark_jobs.storage.delta.places import lake_root
 from tests.jobs.harness import DAY, START, published
 
 DROPS = 3

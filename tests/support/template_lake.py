@@ -16,12 +16,12 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import ensure_source
 from spark_jobs.jobs.names import names_follow
 from spark_jobs.sources import read_sources
-from spark_jobs.storage.lake_format import mark_format
-from spark_jobs.storage.people_tables import DISMISSALS, ERASURES
-from spark_jobs.storage.places import lake_root
-from spark_jobs.storage.quality_tables import QUALITY
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import DATABASES, SHARED
+from spark_jobs.storage.coordination.lake_format import mark_format
+from spark_jobs.storage.delta.places import lake_root
+from spark_jobs.storage.descriptions.people_tables import DISMISSALS, ERASURES
+from spark_jobs.storage.descriptions.quality_tables import QUALITY
+from spark_jobs.storage.descriptions.tables import DATABASES, SHARED
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.empty_lake import DATABASES as REMOVED
 from tests.empty_lake import empty
 

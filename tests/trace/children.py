@@ -19,11 +19,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from spark_jobs.model import Frontier
 from spark_jobs.session import open_session
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.schema import Column, Table
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import FRONTIERS, UPDATE
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.descriptions.schema import Column, Table
+from spark_jobs.storage.descriptions.tables import FRONTIERS, UPDATE
+from spark_jobs.storage.descriptions.times import instant
+from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import Arrangement, StateConflict
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.records_journal import RecordsJournal

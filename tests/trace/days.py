@@ -12,12 +12,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.gates.measures import trace as measure_trace
 from spark_jobs.sources import Source
-from spark_jobs.storage import publication
-from spark_jobs.storage.fence import Fence, visit
-from spark_jobs.storage.frames import frame_of
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED, row_columns, updates
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.coordination.leases import visit
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.descriptions.tables import FILES, FRONTIERS, PUBLISHED, row_columns, updates
+from spark_jobs.storage.descriptions.times import instant
+from spark_jobs.storage.lakes.frames import frame_of
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.advance import advance
 from spark_jobs.trace.frontiers import SourceFrontiers

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, run_state_machine_as_test
 
-from spark_jobs.storage.spark_lake import SparkLake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import Arrangement, Slice
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.records_journal import RecordsJournal

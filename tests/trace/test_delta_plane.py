@@ -15,10 +15,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels import consolidate_naive as naive
 from spark_jobs.model import Frontier
-from spark_jobs.storage.schema import Column, Table
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import FRONTIERS, UPDATE
-from spark_jobs.storage.times import instant, micros
+from spark_jobs.storage.descriptions.schema import Column, Table
+from spark_jobs.storage.descriptions.tables import FRONTIERS, UPDATE
+from spark_jobs.storage.descriptions.times import instant, micros
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import Arrangement, StateConflict, seal_all
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.plane import Slice

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.config import Settings
 from spark_jobs.sources import load_source
-from spark_jobs.storage.past import future_deltas_view
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import updates
+from spark_jobs.storage.descriptions.tables import updates
+from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.names.past import future_deltas_view
 from spark_jobs.trace.source_plane import batch_rows, buckets
 from tests.jobs.harness import SOURCE, write_source
 from tests.trace.days import DAY_US, Days, Update

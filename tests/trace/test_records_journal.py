@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_jobs.kernels.arrangement import ArrangementState, StoredBatch, UnsealedBatch, check_state
-from spark_jobs.storage.places import TableHandle
-from spark_jobs.storage.records import Rows, append_next_records, arrow_records, read_records
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import FRONTIERS
+from spark_jobs.storage.delta.places import TableHandle
+from spark_jobs.storage.delta.records import Rows, append_next_records, arrow_records, read_records
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import FRONTIERS
 from spark_jobs.trace import StateChange, StateConflict
 from spark_jobs.trace.records_journal import RecordsJournal
 from tests.kernels.arrangement_contract import StateJournalContract

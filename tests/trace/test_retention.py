@@ -12,7 +12,7 @@ from spark_jobs.kernels.arrangement import ArrangementState
 from spark_jobs.kernels.deltas.frontiers import BelowHorizon
 from spark_jobs.model import Frontier
 from spark_jobs.sources import Source, parse_source
-from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
 from spark_jobs.trace.horizon import check_drops, check_state_time, landing_horizon, published_horizon
 from spark_jobs.trace.maintenance import since_allowed

@@ -20,10 +20,10 @@ from spark_jobs.jobs import visits
 from spark_jobs.kernels.arrangement import Lease, check_state
 from spark_jobs.kernels.arrangement.errors import ReadBelowSince
 from spark_jobs.sources import load_source
-from spark_jobs.storage import fence, publication
-from spark_jobs.storage.frames import frame_of
-from spark_jobs.storage.spark_lake import SparkLake
-from spark_jobs.storage.tables import FRONTIERS, LATE, STATE, updates
+from spark_jobs.storage.coordination import leases, publication
+from spark_jobs.storage.descriptions.tables import FRONTIERS, LATE, STATE, updates
+from spark_jobs.storage.lakes.frames import frame_of
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace.inspection import TraceReport, inspect
 from spark_jobs.trace.maintenance import Budget
 from spark_jobs.trace.source_plane import SourcePlane, batch_rows, counting_rows, trace_handles
@@ -145,7 +145,7 @@ def _sweep_and_vacuum(days: Days, spark_settings: Settings, home: Path) -> None:
     lake.append(
         STATE, frame_of(lake.spark, STATE, [{**common, "token": t, "era": "live"} for t in (staged, given_up)]), None
     )
-    with fence.take(home / "leases", source=days.source.name, run_id="r", starts_run=True, wait_s=0) as lease:
+    with leases.take(home / "leases", source=days.source.name, run_id="r", starts_run=True, wait_s=0) as lease:
         lease.staged["compact"] = staged
         lease.save()
     assert {b.place for b in report_of(days).batches if b.batch == orphan.handle} == {"orphan"}

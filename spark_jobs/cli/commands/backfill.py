@@ -178,7 +178,7 @@ def _place_in_line(settings: Settings, source: Source, backfill: Backfill) -> It
 
     While the present one is only queued, the next one's place goes stale: Airflow begins no run while as many wait as
     `max_active_runs` allows, and these would wait for that place."""
-    from spark_jobs.storage.turns import Line, NoDriver, Turn
+    from spark_jobs.storage.coordination.turns import Line, NoDriver, Turn
 
     lines: dict[str, Line] = {}
 
@@ -218,9 +218,9 @@ def planned(settings: Settings, source: Source, drops: list[Drop], batch: int | 
     """The runs that a backfill of these drops takes: files, bytes, rows and seconds of each, None where no past run
     tells."""
     from spark_jobs.jobs.estimate import estimate_seconds
-    from spark_jobs.storage import fence
+    from spark_jobs.storage.coordination import leases
 
-    with fence.hold_still(settings.home / "leases", source=source.name) as lease:
+    with leases.hold_still(settings.home / "leases", source=source.name) as lease:
         past = lease.past
     known = [drop for drop in drops if drop.state == "landed" and drop.bytes]
     known_bytes = sum(drop.bytes for drop in known)

@@ -30,7 +30,7 @@ def chains(source: SourceArgument, as_json: JsonOption = False) -> None:
     checked = known_source(settings, source)
     from spark_jobs.reads.chain_metrics import chain_metrics
     from spark_jobs.reads.state_reads import check_keeps_chains
-    from spark_jobs.storage.spark_lake import SparkLake
+    from spark_jobs.storage.lakes.spark_lake import SparkLake
 
     check_keeps_chains(checked)
     with server_session(settings, "tidemark-chains") as spark:
@@ -44,8 +44,8 @@ def history(source: SourceArgument, entity: EntityArgument, as_json: JsonOption 
     checked = known_source(settings, source)
     from spark_jobs.kernels.deltas.traffic import entity_class
     from spark_jobs.reads.state_reads import check_keeps_chains, entity_history
-    from spark_jobs.storage.read_counts import count_read
-    from spark_jobs.storage.spark_lake import SparkLake
+    from spark_jobs.storage.coordination.read_counts import count_read
+    from spark_jobs.storage.lakes.spark_lake import SparkLake
 
     check_keeps_chains(checked)
     with server_session(settings, "tidemark-history") as spark:
@@ -58,7 +58,7 @@ def history(source: SourceArgument, entity: EntityArgument, as_json: JsonOption 
 
 
 def _plain(version: ChainVersion) -> dict[str, Any]:
-    from spark_jobs.storage.times import instant as of_micros
+    from spark_jobs.storage.descriptions.times import instant as of_micros
 
     return {
         "event_time": of_micros(version.event_time), "row_id": version.row_id,
@@ -78,8 +78,8 @@ def rollback(
     settings = load_settings()
     checked = known_source(settings, source)
     from spark_jobs.reads.state_reads import check_keeps_chains, rollback_rows
-    from spark_jobs.storage.spark_lake import SparkLake
-    from spark_jobs.storage.times import micros
+    from spark_jobs.storage.descriptions.times import micros
+    from spark_jobs.storage.lakes.spark_lake import SparkLake
 
     check_keeps_chains(checked)
     to_us, at_us = micros(instant(to)), micros(instant(at))

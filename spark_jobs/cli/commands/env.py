@@ -109,7 +109,7 @@ def diff(
     parts: list[Any] = []
     with server_session(settings, "tidemark-env") as spark:
         from spark_jobs.jobs.environments import differences, require_build
-        from spark_jobs.storage.spark_lake import SparkLake
+        from spark_jobs.storage.lakes.spark_lake import SparkLake
 
         lake = SparkLake(spark)
         for source in sources or list(environment.builds()):
@@ -177,7 +177,7 @@ def drop(name: NameArgument, as_json: JsonOption = False) -> None:
     if environment.builds():
         with server_session(settings, "tidemark-env") as spark:
             from spark_jobs.jobs.environments import drop_tables
-            from spark_jobs.storage.spark_lake import SparkLake
+            from spark_jobs.storage.lakes.spark_lake import SparkLake
 
             drop_tables(SparkLake(spark), environment)
     drop_environment(settings.home, name)

@@ -46,7 +46,7 @@ def erase(
     from spark_jobs.jobs.erase import find
     from spark_jobs.jobs.pipeline import new_run_id
     from spark_jobs.server.airflow_runs import AirflowRuns
-    from spark_jobs.storage.turns import Turn, hold_turn
+    from spark_jobs.storage.coordination.turns import Turn, hold_turn
 
     with server_session(settings, "tidemark-erase") as spark:
         if dry_run:
@@ -67,7 +67,7 @@ def erase(
     if report.again:
         lo, hi = (checked.drops.interval(number) for number in (report.again[0][0], report.again[-1][0]))
         from spark_jobs.jobs.request import Request
-        from spark_jobs.storage.times import instant as at
+        from spark_jobs.storage.descriptions.times import instant as at
 
         request = Request(replay=frozenset(file for _, file in report.again))
         run_source(settings, source, at(lo[0]), at(hi[1]), prefix="erase", request=request)

@@ -44,8 +44,8 @@ def state(
     with server_session(settings, "tidemark-state") as spark:
         from spark_jobs.kernels.deltas.traffic import entity_class
         from spark_jobs.reads.as_of import entity_state, states_at
-        from spark_jobs.storage.read_counts import count_read
-        from spark_jobs.storage.spark_lake import SparkLake
+        from spark_jobs.storage.coordination.read_counts import count_read
+        from spark_jobs.storage.lakes.spark_lake import SparkLake
 
         if entity is None:
             frame = states_at(SparkLake(spark), checked, **times)
@@ -82,7 +82,7 @@ def windows(
     with server_session(settings, "tidemark-windows") as spark:
         from spark_jobs.definitions.definition import Definition
         from spark_jobs.reads.as_of import windows_as_of
-        from spark_jobs.storage.spark_lake import SparkLake
+        from spark_jobs.storage.lakes.spark_lake import SparkLake
 
         definition = Definition(checked, name)
         frame = windows_as_of(SparkLake(spark), definition, known_us)
@@ -91,6 +91,6 @@ def windows(
 
 
 def _micros(text: str | None) -> int | None:
-    from spark_jobs.storage.times import micros
+    from spark_jobs.storage.descriptions.times import micros
 
     return None if text is None else micros(instant(text))

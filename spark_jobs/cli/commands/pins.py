@@ -14,7 +14,7 @@ from spark_jobs.config import Settings, load_settings
 if TYPE_CHECKING:
     from spark_jobs.jobs.pins import Pin
     from spark_jobs.sources import Source
-    from spark_jobs.storage.spark_lake import SparkLake
+    from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 
 def register(app: typer.Typer) -> None:
@@ -43,8 +43,8 @@ def pin(
     """
     settings = load_settings()
     from spark_jobs.jobs.pins import check_name, make_pin
-    from spark_jobs.storage.spark_lake import SparkLake
-    from spark_jobs.storage.times import micros
+    from spark_jobs.storage.descriptions.times import micros
+    from spark_jobs.storage.lakes.spark_lake import SparkLake
 
     check_name(name)
     at_us = None if at is None else micros(instant(at))
@@ -61,7 +61,7 @@ def pin(
 def _published(settings: Settings, lake: SparkLake) -> tuple[list[Source], dict[str, str]]:
     """The sources that have published, and why each of the others is left out."""
     from spark_jobs.sources import read_sources
-    from spark_jobs.storage import publication
+    from spark_jobs.storage.coordination import publication
 
     folder = read_sources(settings.sources)
     left_out = {error.file: "its file has problems" for error in folder.errors}
@@ -90,7 +90,7 @@ def pins(as_json: JsonOption = False) -> None:
     settings = load_settings()
     with server_session(settings, "tidemark-pins") as spark:
         from spark_jobs.jobs.pins import pins as standing
-        from spark_jobs.storage.spark_lake import SparkLake
+        from spark_jobs.storage.lakes.spark_lake import SparkLake
 
         found = standing(SparkLake(spark))
     rows = [(p.name, _KINDS[p.kind], _times(p), len(p.tables)) for p in found]
@@ -107,7 +107,7 @@ def unpin(
     """Drop a pin and its tables; what is published stays as it is."""
     settings = load_settings()
     from spark_jobs.jobs.pins import check_name, drop_pin
-    from spark_jobs.storage.spark_lake import SparkLake
+    from spark_jobs.storage.lakes.spark_lake import SparkLake
 
     check_name(name)
     with server_session(settings, "tidemark-unpin") as spark:

@@ -22,7 +22,7 @@ from spark_jobs.cli.hints import hints
 from spark_jobs.cli.output import ELEMENTS, JsonOption, emit, table
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
-from spark_jobs.storage.kept_plans import keep_plan
+from spark_jobs.storage.coordination.kept_plans import keep_plan
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.plan import Plan
@@ -95,7 +95,7 @@ def make_plan(
 ) -> Plan:
     """The plan of a range of drops, through the lake server; `env` names the environment whose source file counts."""
     from spark_jobs.sources import find_environment, find_source
-    from spark_jobs.storage.times import micros
+    from spark_jobs.storage.descriptions.times import micros
 
     settings = load_settings()
     if env is None:

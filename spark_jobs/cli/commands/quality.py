@@ -37,8 +37,8 @@ def quality(
     settings = load_settings()
     from spark_jobs.gates import data_docs_index
     from spark_jobs.gates.results import newest_runs
-    from spark_jobs.storage.quality_tables import RESULTS
-    from spark_jobs.storage.spark_lake import SparkLake
+    from spark_jobs.storage.descriptions.quality_tables import RESULTS
+    from spark_jobs.storage.lakes.spark_lake import SparkLake
 
     if source is not None:
         known_source(settings, source)

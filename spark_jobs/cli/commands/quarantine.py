@@ -171,7 +171,7 @@ def _asked(source: Source, drop: str | None, file: str | None, rule: str | None,
 
 def _run(source: Source, found: Replay, *, accept_definition: bool) -> RunReport:
     from spark_jobs.jobs.request import Request
-    from spark_jobs.storage.times import instant as of_micros
+    from spark_jobs.storage.descriptions.times import instant as of_micros
 
     lo, hi = map(of_micros, found.interval_us(source))
     request = Request(replay=found.files, accept_definition=accept_definition)

@@ -40,7 +40,7 @@ def query(
     names = None if components is None else [name.strip() for name in components.split(",")]
     with server_session(settings, "tidemark-query") as spark:
         from spark_jobs.chunks import SourceChunks
-        from spark_jobs.storage.times import micros
+        from spark_jobs.storage.descriptions.times import micros
 
         landed = SourceChunks(spark, checked)
         if len(span) == 1:
@@ -79,7 +79,7 @@ def _asked(first: str | None, last: str | None, latest_at: str | None) -> list[d
 
 
 def _latest_rows(found: dict[str, Latest]) -> list[dict[str, Any]]:
-    from spark_jobs.storage.times import instant as of_micros
+    from spark_jobs.storage.descriptions.times import instant as of_micros
 
     return [
         {

@@ -31,8 +31,8 @@ from spark_jobs.cli.output import JsonOption, emit, note, show, table
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.model import STAGES
-from spark_jobs.storage.kept_plans import note_applied
-from spark_jobs.storage.times import instant as of_micros
+from spark_jobs.storage.coordination.kept_plans import note_applied
+from spark_jobs.storage.descriptions.times import instant as of_micros
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.base import Base

@@ -126,7 +126,7 @@ def _turns(settings: Settings, *sources: str) -> Iterator[None]:
     """Have these sources to oneself."""
     from spark_jobs.jobs.pipeline import new_run_id
     from spark_jobs.server.airflow_runs import AirflowRuns
-    from spark_jobs.storage.turns import Turn, hold_turn
+    from spark_jobs.storage.coordination.turns import Turn, hold_turn
 
     with ExitStack() as stack:
         for source in sources:

@@ -45,8 +45,8 @@ def show(source: SourceArgument, as_json: JsonOption = False) -> None:
     settings = load_settings()
     checked = known_source(settings, source)
     with server_session(settings, "tidemark-trace") as spark:
-        from spark_jobs.storage import publication
-        from spark_jobs.storage.spark_lake import SparkLake
+        from spark_jobs.storage.coordination import publication
+        from spark_jobs.storage.lakes.spark_lake import SparkLake
         from spark_jobs.trace import frontiers
         from spark_jobs.trace.inspection import inspect
 
@@ -81,7 +81,7 @@ def hold(
     as_json: JsonOption = False,
 ) -> None:
     """Keep a visible time readable, whatever the source's retention says, until the lease expires."""
-    from spark_jobs.storage.times import micros
+    from spark_jobs.storage.descriptions.times import micros
 
     settings = load_settings()
     checked = known_source(settings, source)
@@ -169,6 +169,6 @@ def _lease(lease: Any) -> dict[str, Any]:
 
 
 def _shown(time_us: int | None) -> str | None:
-    from spark_jobs.storage.times import instant as of_micros
+    from spark_jobs.storage.descriptions.times import instant as of_micros
 
     return None if time_us is None else of_micros(time_us).isoformat().replace("+00:00", "Z")

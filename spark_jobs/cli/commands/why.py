@@ -47,7 +47,7 @@ def why(
     values = list(row_key(table, key).values())  # before the server is asked
     with server_session(settings, "tidemark-why") as spark:
         from spark_jobs.reads.why import why as explain
-        from spark_jobs.storage.spark_lake import SparkLake
+        from spark_jobs.storage.lakes.spark_lake import SparkLake
 
         found = explain(SparkLake(spark), checked, table.name, values, most_rows(limit, as_json=as_json))
     truncated = len(found.deltas) < found.n_deltas

@@ -15,10 +15,10 @@ from spark_jobs.kernels.measures.sums import Adds
 from spark_jobs.kernels.plain import numbers
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.records import arrow_records
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import DUPLICATES, FILES, QUARANTINE, chunks
+from spark_jobs.storage.delta.records import arrow_records
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import DUPLICATES, FILES, QUARANTINE, chunks
+from spark_jobs.storage.lakes.lake import Lake
 
 _LISTED = {QUARANTINE: "quarantine_rows", DUPLICATES: "duplicate_rows"}
 _SHOWN = {

@@ -37,12 +37,12 @@ from spark_jobs.kernels.measures.versions import faulty_things, judge_versions
 from spark_jobs.kernels.measures.windows import diffs
 from spark_jobs.restatement.touched import Scope, instant
 from spark_jobs.sources import State
-from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.data_files import StoredRows
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import visible_rows
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import STATE
+from spark_jobs.storage.coordination.publication import visible_rows
+from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.descriptions.chain_tables import CHAINS
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import STATE
+from spark_jobs.storage.lakes.lake import Lake
 
 _MEASURES = (
     "repeated_entities",

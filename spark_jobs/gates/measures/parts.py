@@ -24,7 +24,7 @@ from spark_jobs.exchange import answers
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
 from spark_jobs.kernels.measures.hashing import in_share
 from spark_jobs.kernels.measures.sums import Addends, Adds, adding, taken, total
-from spark_jobs.storage.data_files import StoredRows
+from spark_jobs.storage.delta.data_files import StoredRows
 from spark_jobs.threads import THREADS
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from spark_jobs.kernels.measures.windows import diffs, judge_windows
 from spark_jobs.restatement.late import BELOW, KEPT_BELOW
 from spark_jobs.restatement.touched import Range, Scope, instant
 from spark_jobs.sources.windows import AdaptiveWindow, CalendarWindow, SessionWindow, TumblingWindow
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import visible_rows
-from spark_jobs.storage.tables import LATE
+from spark_jobs.storage.coordination.publication import visible_rows
+from spark_jobs.storage.descriptions.tables import LATE
+from spark_jobs.storage.lakes.lake import Lake
 
 SHOWABLE = {"era": [LIVE, CLOSING]}
 """The partitions of a history table that a publication can show."""

@@ -16,10 +16,10 @@ from spark_jobs.kernels.measures.sums import Adds
 from spark_jobs.kernels.measures.updates import Interval, judge_repeats, judge_updates, repeated_updates, taken_from
 from spark_jobs.kernels.plain import numbers
 from spark_jobs.sources import Source
-from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.records import arrow_records
-from spark_jobs.storage.tables import FILES, updates
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.delta.records import arrow_records
+from spark_jobs.storage.descriptions.tables import FILES, updates
+from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.frontiers import SourceFrontiers
 
 _SHOWN = ("batch", "row_id", "time", "diff", "entity", "event_time")

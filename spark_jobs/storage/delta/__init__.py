@@ -1,0 +1,1 @@
+"""Delta's mechanics: tables by their handles, their logs, files, checksums and commits."""

@@ -1,0 +1,113 @@
+"""Opening tables by their logs, and the remains of a table that was never finished.
+
+A damaged log raises an error of ours that names the file, instead of one of the library.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spark_jobs.errors import TidemarkError
+from spark_jobs.storage.delta.log_files import LOG_DIR, LogBroken, files_of_log, version_file
+from spark_jobs.storage.delta.places import TableHandle
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_LISTING_S = 0.05
+RESTORE = "`tidemark restore` a backup into an empty home; `tidemark doctor --deep` looks for other damage"
+"""The next step in messages about lost files of a table."""
+
+
+class CommitLost(TidemarkError):
+    """The newest commit of a table is gone. Facts: `table`."""
+
+    code = "commit_lost"
+
+
+class LogDamaged(TidemarkError):
+    """The log of a table can't be read. Facts: `table`, `file`."""
+
+    code = "log_damaged"
+
+
+def open_table(handle: TableHandle, version: int | None = None) -> DeltaTable:
+    """The table, its newest version or the one named.
+
+    Raises:
+        CommitLost: the newest version's commit is not there; its checksum, which is written after it, is.
+        LogDamaged: a commit or checkpoint is missing or can't be read.
+        deltalake.exceptions.TableNotFoundError: there is no table.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    # a folder that is listed while a commit and its checksum are written may show the later one alone
+    for pause_s in (_LISTING_S, None):
+        try:
+            return DeltaTable(handle.uri, version=version, storage_options=dict(handle.options) or None)
+        except TableNotFoundError:
+            raise
+        except DeltaError as error:
+            if pause_s is None:
+                raise _refusal(handle) or error from error
+            time.sleep(pause_s)
+    raise AssertionError("the last try returns or raises")
+
+
+def _refusal(handle: TableHandle) -> TidemarkError | None:
+    """The error that describes the damage of a log that the library could not open; None if its files are whole."""
+    try:
+        files_of_log(handle.files())
+    except LogBroken as broken:
+        found = f"in the log of {handle.uri}: "
+        if broken.is_lost:
+            return CommitLost(
+                expected="the newest commit of a table, and its checksum",
+                found=f"{found}its checksum alone",
+                consequence="nothing was done: to go on without what the commit said could count rows twice",
+                next_step=f"put the file back, or {RESTORE}",
+                table=handle.uri,
+            )
+        return LogDamaged(
+            expected="a log whose commits and checkpoints can be read",
+            found=f"{found}{broken}",
+            consequence="nothing was done: without that file nobody can tell which rows the table has",
+            next_step=f"put the file back, or {RESTORE}",
+            table=handle.uri,
+            file=broken.file,
+        )
+    return None
+
+
+def has_log(folder: Path) -> bool:
+    """True if a folder of this machine has a table, which is a log with a commit in it."""
+    return any((folder / LOG_DIR).glob("*.json"))
+
+
+def is_unfinished(folder: Path) -> bool:
+    """True if a table's folder has nothing that could be lost. It is missing, or has only the remains of a creation
+    that was stopped before its first commit: folders, and drafts of that commit."""
+    drafts = _drafts(folder)
+    return all(path in drafts for path in folder.rglob("*") if not path.is_dir())
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Remove the remains of a creation that was stopped, if there is nothing else in the folder (`is_unfinished`)."""
+    if not is_unfinished(folder):
+        return
+    for draft in _drafts(folder):
+        draft.unlink(missing_ok=True)
+    # a folder in which another run has written since stays
+    for place, *_ in os.walk(folder, topdown=False):
+        with suppress(OSError):
+            Path(place).rmdir()
+
+
+def _drafts(folder: Path) -> set[Path]:
+    """The drafts of a table's first commit, which Delta writes before it gives the commit its name."""
+    return {*(folder / LOG_DIR).glob(f".{version_file(0)}.*.tmp")}

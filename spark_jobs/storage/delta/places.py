@@ -1,0 +1,141 @@
+"""The places of tables, for readers and writers other than Spark: paths or URIs, and the options to open them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from spark_jobs.s3 import SPARKS_SETTINGS, is_s3, options_of, with_scheme
+from spark_jobs.storage.descriptions.schema import Table
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+    from pyspark.sql import SparkSession
+
+WAREHOUSE = "spark.sql.warehouse.dir"
+PLANS = "_plans"
+"""Folder below the lake's root for the rows that plans compute. It has no tables, and is removed once the plan is
+made."""
+
+
+def lake_root(spark: SparkSession) -> str:
+    """The root of the databases: a path of this machine, or a URI of an object store."""
+    return as_root(spark.conf.get(WAREHOUSE) or "")
+
+
+def as_root(warehouse: str) -> str:
+    """The lake's root for a place as Spark names it: a path of this machine, or a URI of an object store."""
+    scheme, found, path = warehouse.partition(":")
+    if not found or scheme == "file":
+        # a path as it is, with no escapes: a folder's name may have any character
+        return f"/{path.lstrip('/')}" if found else warehouse
+    return with_scheme(warehouse, "s3")
+
+
+def for_spark(place: str) -> str:
+    """A place below the lake's root as Spark names it."""
+    return with_scheme(place, "s3a")
+
+
+def table_uri(root: str, database: str, table: str) -> str:
+    """The folder of a table, as the catalog lays it out below the lake's root."""
+    return f"{root.rstrip('/')}/{database}.db/{table}"
+
+
+def file_system(place: str, options: Mapping[str, str]) -> fs.FileSystem:
+    """The file system of a folder, which takes paths relative to it; it may be sent to other processes."""
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow import fs
+
+    if "://" in place:
+        return fs.PyFileSystem(DeltaStorageHandler(place, dict(options)))
+    return fs.SubTreeFileSystem(place, fs.LocalFileSystem())
+
+
+def storage_options(spark: SparkSession, root: str) -> dict[str, str]:
+    """The options with which `deltalake` opens tables below `root`: Spark's own settings of S3 for a root in S3, none
+    for others. Settings that Spark does not have come from the environment (`AWS_…`), as they do for Spark."""
+    if not is_s3(root):
+        return {}
+    return options_of({name: spark.conf.get(name, "") or "" for name in SPARKS_SETTINGS})
+
+
+@dataclass(frozen=True, slots=True)
+class TableHandle:
+    """A table's folder, and what opens it without Spark. It may be sent to other processes.
+
+    `uri`: a path of this machine, or a URI of an object store; `options`: the storage options to open it with
+    `deltalake`.
+    """
+
+    uri: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_local(self) -> bool:
+        """True for a folder of this machine."""
+        return "://" not in self.uri
+
+    def files(self) -> fs.FileSystem:
+        """The file system of the folder, which takes paths relative to it."""
+        return file_system(self.uri, self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFolder:
+    """The folder of a lake, or its prefix in an object store, below which databases and tables have theirs.
+
+    `root` and `options` are as in `TableHandle`.
+    """
+
+    root: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_session(cls, spark: SparkSession) -> Self:
+        """The folder of the lake that a session opens."""
+        root = lake_root(spark)
+        return cls(root, storage_options(spark, root))
+
+    @property
+    def is_local(self) -> bool:
+        """True for a folder of this machine."""
+        return "://" not in self.root
+
+    def handle(self, table: Table) -> TableHandle:
+        """The handle of a table, which need not exist."""
+        return self.handle_of(table.database, table.table)
+
+    def handle_of(self, database: str, name: str) -> TableHandle:
+        """The handle of a table by its name."""
+        return TableHandle(table_uri(self.root, database, name), self.options)
+
+    def path(self, table: Table) -> str:
+        """The path of a table's folder below the root."""
+        return table_uri("", table.database, table.table).lstrip("/")
+
+    def files(self) -> fs.FileSystem:
+        """The files below the root, by their paths in it."""
+        return file_system(self.root, self.options)
+
+    def is_stored(self, database: str, name: str) -> bool:
+        """True if there is a table in its place, whatever the catalog has."""
+        from deltalake import DeltaTable
+
+        return DeltaTable.is_deltatable(self.handle_of(database, name).uri, dict(self.options) or None)
+
+    def remove(self, path: str) -> None:
+        """Remove a folder below the root, if it is there."""
+        from pyarrow.fs import FileType
+
+        system = self.files()
+        if system.get_file_info(path).type == FileType.Directory:
+            system.delete_dir(path)
+
+    def newest_write(self, path: str) -> float:
+        """The time at which a file below a folder was last written, in seconds since 1970; 0 if there is none."""
+        from pyarrow.fs import FileSelector, FileType
+
+        files = self.files().get_file_info(FileSelector(path, recursive=True, allow_not_found=True))
+        return max((file.mtime_ns / 1e9 for file in files if file.type == FileType.File), default=0.0)

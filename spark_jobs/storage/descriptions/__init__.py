@@ -1,0 +1,1 @@
+"""Descriptions of the lake's tables: columns, types, partitions and comments, and the SQL made of them."""

@@ -1,0 +1,1 @@
+"""The lake: its contracts, and the implementations that stages, plans and readers are given."""

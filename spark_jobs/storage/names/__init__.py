@@ -1,0 +1,1 @@
+"""The names that users read: views, functions of the past, copies and marts."""
