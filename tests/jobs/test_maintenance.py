@@ -153,7 +153,8 @@ def test_a_lost_lake_server_ends_the_maintenance_so_that_it_is_done_again(
 
     session = SimpleNamespace(stop=lambda: None, interruptAll=lambda: None)
     monkeypatch.setattr(maintenance, "open_session", lambda *_: session)
-    monkeypatch.setattr(maintenance, "Lake", lambda spark: SimpleNamespace(is_stored=lambda *_: True, in_use=loses))
+    folder = SimpleNamespace(is_stored=lambda *_: True, handle=loses)
+    monkeypatch.setattr(maintenance, "SparkLake", lambda spark: SimpleNamespace(folder=folder))
     with pytest.raises(ServerUnreachable):
         maintenance.maintain(home, "meters", "maintain")
 

@@ -15,6 +15,7 @@ from spark_jobs.backup import back_up
 from spark_jobs.config import Settings
 from spark_jobs.definitions.versions import DefinitionChanged
 from spark_jobs.jobs import removal, renaming
+from spark_jobs.jobs import source_parts as parts
 from spark_jobs.jobs.audit import audit
 from spark_jobs.jobs.examination import examine_lake
 from spark_jobs.jobs.pins import make_pin, pins
@@ -95,7 +96,7 @@ def stored(spark: SparkSession, source: str) -> dict[str, list[str]]:
 
 STEPS = [
     *[(SparkCatalog, name) for name in ("drop", "copy_folder")],
-    *[(renaming, "copy_partition"), (source_parts, "_remove_source"), (SparkLake, "replace_records")],
+    *[(renaming, "copy_partition"), (parts, "_remove_source"), (SparkLake, "replace_records")],
     *[(module, name) for module in (removal, renaming) for name in ("forget_names", "record_change")],
     *[(removal, "forget_shown"), (renaming, "names_follow"), (renaming, "_put")],
 ]
