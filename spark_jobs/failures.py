@@ -25,7 +25,7 @@ _SENTENCE = 300
 
 
 class DiskFull(TidemarkError):
-    """A disk had no room for data that had to be written. Facts: `log`."""
+    """A disk had no room for data that had to be written. Facts: `log`, or the `place` of a backup or a restore."""
 
     code = "disk_full"
 

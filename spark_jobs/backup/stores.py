@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_jobs.errors import TidemarkError
+from spark_jobs.failures import DiskFull
 from spark_jobs.s3 import endpoint, environment_options, region, with_scheme
 from spark_jobs.storage.delta.places import LakeFolder, TableHandle
 
@@ -117,11 +119,19 @@ class Store:
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:
+            if self.is_local and isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskFull(
+                    expected=f"room at {self.place}",
+                    found="a full disk",
+                    consequence="the copy is not whole; what was copied stays, and is not copied again",
+                    next_step="free some space, then the same command again",
+                    place=self.place,
+                ) from None
             raise StoreUnreachable(
                 expected=f"to read and write {self.place}",
                 found=" ".join(str(error).split())[:300],
                 consequence="the set is not whole; what was copied stays, and is not copied again",
-                next_step="free space, or check the place and the credentials (AWS_…); then the same command again",
+                next_step="check the place and the credentials (AWS_…), then the same command again",
                 place=self.place,
             ) from None
 

@@ -104,7 +104,7 @@ LAYERS: dict[str, set[str]] = {
         ),
         *("restatement", "sample", "session", "sources", "storage", "trace"),
     },
-    "backup": {"config", "s3", "sources", "storage"},
+    "backup": {"config", "failures", "s3", "sources", "storage"},
     "portal": {
         *("config", "definitions", "expectations", "gates", "kernels", "reads", "restatement", "sources", "storage"),
         "trace",
