@@ -174,7 +174,7 @@ class DeltaChunkStore:
         return self._lake.read(self._table)
 
     def _reader(self) -> ChunkReader:
-        return ChunkReader(self._lake, self._table, self._layout, has_static=True)
+        return ChunkReader(self._lake.spark.sql, self._table, self._layout, has_static=True)
 
     def _static(self) -> Column:
         return F.expr(without_time(self._layout))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,9 @@ from spark_jobs.kernels.chunks.store import ChunkStore
 from spark_jobs.kernels.chunks.stored import StoredLayout, standing_chunks, stored_chunks
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.sql import literal, name, qualified, whole
-from spark_jobs.storage.lakes.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class ChunkReader:
     statement: to build a frame column by column would take a call into the JVM for each column.
 
     Args:
+        sql: runs one statement, as a session does.
         layout: the timelines and components of the table.
         instant: SQL that makes a time of a timeline, in the type of the table's bounds, from a whole number.
         has_static: True if the table may have chunks without any time.
@@ -44,7 +48,7 @@ class ChunkReader:
         sequence: the components of the layout that order rows of the same time; row ids decide between equal ones.
     """
 
-    lake: Lake
+    sql: Callable[[str], DataFrame]
     table: Table
     layout: StoredLayout
     instant: str = "{}"
@@ -150,9 +154,7 @@ class ChunkReader:
         """The columns `wanted` of the entity's chunks that meet the condition and count."""
         columns = ", ".join(wanted if self.counted is None else [*wanted, "diff", "landing", "landings"])
         chunks = qualified(self.table.database, self.table.table)
-        found = self.lake.spark.sql(
-            f"SELECT {columns} FROM {chunks} WHERE entity = {literal(entity)} AND ({condition})"
-        )
+        found = self.sql(f"SELECT {columns} FROM {chunks} WHERE entity = {literal(entity)} AND ({condition})")
         return found.toArrow() if self.counted is None else self.counted(found.toArrow())
 
 

@@ -124,7 +124,12 @@ class SourceChunks:
         types = {name: arrow_type_of(self._source.columns[name]) for name in (*components, *sequence)}
         layout = StoredLayout((timeline,), types)
         return ChunkReader(
-            self._lake, chunks(self._source), layout, "timestamp_micros({})", counted=self._counted, sequence=sequence
+            self._lake.spark.sql,
+            chunks(self._source),
+            layout,
+            "timestamp_micros({})",
+            counted=self._counted,
+            sequence=sequence,
         )
 
     def _counted(self, found: pa.Table) -> pa.Table:

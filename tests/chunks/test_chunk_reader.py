@@ -66,7 +66,7 @@ class DuckLake:
         for number, group in enumerate(group for groups in alike.values() for group in groups):
             self.put(f"merged-{number}", group)
 
-    def run(self, statement: str) -> Any:
+    def sql(self, statement: str) -> Any:
         # DuckDB quotes names by ", counts from 1 and has no suffix of 64 bits
         spoken = re.sub(r"(\d)L\b", r"\1", statement.replace("`", '"').replace("row_ids[0]", "row_ids[1]"))
         table = self.connection.sql(spoken).to_arrow_table()
@@ -75,7 +75,7 @@ class DuckLake:
 
     def reader(self) -> ChunkReader:
         named = SimpleNamespace(database="main", table="chunks")
-        return ChunkReader(self, named, LAYOUT, counted=lambda chunks: chunks)  # type: ignore[arg-type]
+        return ChunkReader(self.sql, named, LAYOUT, counted=lambda chunks: chunks)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("merged", [False, True])
