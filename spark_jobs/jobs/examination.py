@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import names_lacking, source_tables
@@ -25,10 +28,12 @@ from spark_jobs.restatement.misread import is_misread
 from spark_jobs.session import lost_catalog
 from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.coordination.source_changes import source_changes, unfinished_change
 from spark_jobs.storage.delta.delta_log import has_log, is_unfinished
 from spark_jobs.storage.delta.fingerprints import miscount
 from spark_jobs.storage.delta.log_files import LOG_DIR
+from spark_jobs.storage.delta.places import TableHandle
 from spark_jobs.storage.delta.table_check import damaged_tables
 from spark_jobs.storage.delta.table_notes import column_types
 from spark_jobs.storage.descriptions.chain_tables import CHAINS, CHAINS_PART
@@ -73,8 +78,17 @@ def examine_lake(settings: Settings) -> Iterator[Finding]:
     lake = StoredLake(folder)
     findings = [*_unlogged(folder), *_catalog(settings), *_orphans(settings, folder)]
     findings += _reported("lake", _unfinished_changes(folder))
+    columns: dict[str, Mapping[str, str]] = {}
+
+    def columns_of(handle: TableHandle) -> Mapping[str, str]:
+        # most tables are shared by all sources
+        if handle.uri not in columns:
+            columns[handle.uri] = column_types(handle)
+        return columns[handle.uri]
+
     for source in read_sources(settings.sources).sources.values():
-        findings += _reported(f"{source.name}: records", _Examined(settings, lake, source).findings())
+        examined = _Examined(settings, lake, source, columns_of=columns_of)
+        findings += _reported(f"{source.name}: records", examined.findings())
     yield from findings or [Finding("lake", "ok", "records, tables and trace agree")]
 
 
@@ -156,12 +170,14 @@ def examine_source(settings: Settings, source: Source) -> list[Finding]:
 
 @dataclass(frozen=True)
 class _Examined:
-    """The examination of one source's tables and files; `compares`: also with the publication's fingerprints."""
+    """The examination of one source's tables and files; `compares`: also with the publication's fingerprints.
+    `columns_of` returns the columns of a table; sources that are examined together share what it has read."""
 
     settings: Settings
     lake: StoredLake
     source: Source
     compares: bool = True
+    columns_of: Callable[[TableHandle], Mapping[str, str]] = column_types
 
     def findings(self) -> Iterator[Finding]:
         """The findings about the source; none if it never ran."""
@@ -178,13 +194,22 @@ class _Examined:
         for look in looks if lost else [self._pointer, self._records, self._reading, *compared, *looks]:
             yield from _reported(f"{self.source.name}: records", look())
 
+    @property
+    def _own(self) -> pc.Expression:
+        """The condition of the source's rows: each source reads its own, so that many are examined in linear time."""
+        return pc.field("source") == self.source.name
+
+    @cached_property
+    def _shown(self) -> Publication:
+        return publication.load(self.lake, self.source)
+
     def _has_run(self) -> bool:
         """True if the source has its table of chunks, which a first run creates last, or a record that names it."""
         if not self._is_absent(chunks(self.source)):
             return True
         logged = filter(self._has_log, _RECORDS)
         try:
-            return any(row["source"] == self.source.name for table in logged for row in self.lake.records(table))
+            return any(self.lake.records(table, self._own) for table in logged)
         except TidemarkError:
             return True  # the damaged records are reported by themselves
 
@@ -199,7 +224,7 @@ class _Examined:
         return Finding(f"{self.source.name}: {what}", "wrong", found, do)
 
     def _pointer(self) -> Iterator[Finding]:
-        rows = [row for row in self.lake.records(PUBLISHED) if row["source"] == self.source.name]
+        rows = self.lake.records(PUBLISHED, self._own)
         if len(rows) > 1:
             tokens = ", ".join(str(row["token"]) for row in rows)
             found = f"{len(rows)} rows of the source in {PUBLISHED.qualified} (tokens {tokens})"
@@ -226,7 +251,7 @@ class _Examined:
     def _changed(self) -> list[str]:
         """The parts of the source file that no run has accepted as they are now."""
         try:
-            return changed_parts(self.source, publication.load(self.lake, self.source))
+            return changed_parts(self.source, self._shown)
         except TidemarkError:
             return []  # the damaged record is reported by itself
 
@@ -242,7 +267,7 @@ class _Examined:
 
     def _lacking(self, table: Table, changed: list[str]) -> Iterator[Finding]:
         """The finding about columns that a table lacks: the lake is older, or the source file declares more."""
-        stored = column_types(self.lake.folder.handle(table))
+        stored = self.columns_of(self.lake.folder.handle(table))
         lacking = [column.name for column in table.columns if column.name not in stored]
         if not lacking:
             return
@@ -253,8 +278,8 @@ class _Examined:
             yield self._finding(table.qualified, f"{lacks}: an older lake", f"run any drop of {self.source.name}")
 
     def _records(self) -> Iterator[Finding]:
-        moves = [row for row in self.lake.records(FRONTIERS) if row["source"] == self.source.name]
-        twice = [token for token, count in Counter(row["token"] for row in moves).items() if count > 1]
+        moves = Counter(row["token"] for row in self.lake.records(FRONTIERS, self._own))
+        twice = [token for token, count in moves.items() if count > 1]
         if twice:
             advice = _RESTORE.format("its version before is the way back, if no source has committed to it since")
             yield self._finding("frontiers", f"token {twice[0]} stands more than once", advice)
@@ -289,7 +314,7 @@ class _Examined:
     def _reading(self) -> Iterator[Finding]:
         """The finding about a publication that an earlier version of Tidemark made, and that leaves rows out."""
         has_updates = self._has_log(updates(self.source))
-        if has_updates and is_misread(self.lake, self.source, publication.load(self.lake, self.source)):
+        if has_updates and is_misread(self.lake, self.source, self._shown):
             left_out = "files with a time before year 1000 or of year 9999, or rows without a value in a window's key"
             advice = (
                 f"run any drop of {self.source.name}, a landed one will do: it publishes all windows and states anew"
@@ -298,7 +323,7 @@ class _Examined:
 
     def _fingerprints(self) -> Iterator[Finding]:
         """The tables that are not as the publication left them."""
-        shown = publication.load(self.lake, self.source)
+        shown = self._shown
         changed = changed_tables(self.lake, self.source, shown)
         for table, noted in shown.tables.items():
             if table not in changed and (
