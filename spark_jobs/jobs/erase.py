@@ -51,7 +51,7 @@ from spark_jobs.storage.coordination.leases import Lease
 from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.delta.dense_files import dense_layout, page_rows
 from spark_jobs.storage.delta.fences import Fence
-from spark_jobs.storage.delta.rewriting import forget_versions, rewrite_rows
+from spark_jobs.storage.delta.rewriting import forget_versions
 from spark_jobs.storage.delta.table_notes import properties
 from spark_jobs.storage.descriptions.chain_tables import CHAINS
 from spark_jobs.storage.descriptions.quality_tables import QUALITY
@@ -267,7 +267,7 @@ class _Work:
         stored = self.lake.stored(table, ["rows"])
         rows = sum(int(pc.sum(part["rows"]).as_py() or 0) for part in stored.tables())
         layout = dense_layout(page_rows(rows, stored.n_rows))
-        self._note(table, rewrite_rows(self.lake.destination(table, layout), change, looked_at=looked_at).removed)
+        self._note(table, self.lake.rewrite(table, change, looked_at, layout=layout).removed)
 
     def _remove_given_up(self, table: Table) -> None:
         """Remove the chosen rows from the history of a window that left the source file.

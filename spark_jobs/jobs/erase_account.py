@@ -26,7 +26,6 @@ from spark_jobs.landing.ledger import RETRACTED, versions
 from spark_jobs.landing.places import Places
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.fences import Fence
-from spark_jobs.storage.delta.rewriting import rewrite_rows
 from spark_jobs.storage.descriptions.tables import DUPLICATES, FILES, LANDINGS, QUARANTINE, chunks
 from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.storage.lakes.spark_lake import SparkLake
@@ -172,13 +171,7 @@ def count_out(bronze: Bronze, account: Account, name: str, fence: Fence) -> None
         return table.filter(pa.array(~earlier))
 
     looked_at = ["run_id", "raw", "reason"]
-    rewrite_rows(
-        lake.destination(QUARANTINE),
-        change,
-        looked_at=looked_at,
-        where={"source": source.name},
-        more=more if more.num_rows else None,
-    )
+    lake.rewrite(QUARANTINE, change, looked_at, source=source.name, more=more if more.num_rows else None)
     _amend_ledger(bronze, account, fence)
 
 

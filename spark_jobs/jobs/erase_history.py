@@ -24,12 +24,12 @@ from spark_jobs.restatement.replayed_states import ReplayedStates, columns_repla
 from spark_jobs.restatement.restater import result_schema
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.publication import Publication, visible_rows
-from spark_jobs.storage.delta.rewriting import rewrite_rows
 from spark_jobs.storage.descriptions.chain_tables import CHAINS
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import BELOW_HORIZON, LATE, STATE, row_columns, updates
 from spark_jobs.storage.descriptions.times import micros
 from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.source_plane import stored_counting_rows
 
@@ -59,16 +59,10 @@ class Replacement:
         stored = lake.stored(self.table, self.looked_at, None, partitions)
         return {"went": sum(int(self.going(rows).sum()) for rows in stored.tables()), "came": self.came}
 
-    def write(self, lake: Lake) -> dict[str, int]:
+    def write(self, lake: SparkLake) -> dict[str, int]:
         """Replace the rows in one commit; returns how many rows `went` and `came`."""
         more = self.more if self.came else None
-        rewritten = rewrite_rows(
-            lake.destination(self.table),
-            without(self.going),
-            looked_at=self.looked_at,
-            where=None if self.source is None else {"source": self.source},
-            more=more,
-        )
+        rewritten = lake.rewrite(self.table, without(self.going), self.looked_at, source=self.source, more=more)
         return {"went": rewritten.removed, "came": self.came}
 
 
@@ -93,7 +87,7 @@ class Restatement:
     replacements: Sequence[Replacement]
     since_us: int | None = None
 
-    def write(self, lake: Lake) -> dict[str, dict[str, int]]:
+    def write(self, lake: SparkLake) -> dict[str, dict[str, int]]:
         """Change the tables, each in one commit; returns how many rows `went` and `came`, by table."""
         return {each.table.qualified: each.write(lake) for each in self.replacements}
 

@@ -48,7 +48,7 @@ from spark_jobs.storage.coordination.source_changes import (
 )
 from spark_jobs.storage.delta.fences import Fence
 from spark_jobs.storage.delta.fingerprints import to_json
-from spark_jobs.storage.delta.rewriting import copy_partition, rewrite_rows
+from spark_jobs.storage.delta.rewriting import copy_partition
 from spark_jobs.storage.delta.table_notes import properties
 from spark_jobs.storage.descriptions.people_tables import ERASURES, PINS
 from spark_jobs.storage.descriptions.quality_tables import QUALITY
@@ -272,7 +272,7 @@ class _Work:
                 if self.lake.folder.is_stored(one.database, one.table):
                     self.lake.catalog.copy_folder(one, other)
         if self.report.pins:
-            rewrite_rows(self.lake.destination(PINS), self._renamed_pins, looked_at=["sources"])
+            self.lake.rewrite(PINS, self._renamed_pins, ["sources"])
 
     def _renamed_pins(self, rows: pa.Table) -> pa.Table | None:
         if not any(self.old in sources for sources in rows["sources"].to_pylist()):

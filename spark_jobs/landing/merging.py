@@ -27,7 +27,6 @@ from spark_jobs.landing.chunking import ARRAYS, chunk_limits, merged_chunks, row
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.dense_files import dense_layout, page_rows
 from spark_jobs.storage.delta.file_summaries import FileSummary, logged_files
-from spark_jobs.storage.delta.rewriting import rewrite_rows
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import LANDINGS, chunks
 from spark_jobs.storage.lakes.lake import Lake
@@ -192,13 +191,12 @@ class _Draft:
     replace: Callable[[int], object]
 
 
-def _merge_here(lake: Lake, table: Table, merger: _Merger, counted: _Counted, stored: pa.Table) -> _Draft:
+def _merge_here(lake: SparkLake, table: Table, merger: _Merger, counted: _Counted, stored: pa.Table) -> _Draft:
     """Merge the chunks `stored` in this process."""
     made = merged_here(stored, merger)
 
     def replace(rows_in_page: int) -> None:
-        to = lake.destination(table, dense_layout(rows_in_page))
-        rewrite_rows(to, counted.others, looked_at=["landing"], more=made)
+        lake.rewrite(table, counted.others, ["landing"], more=made, layout=dense_layout(rows_in_page))
 
     return _Draft(made.num_rows, _rows_in([made]), replace)
 

@@ -1,4 +1,4 @@
-"""What keeps a plan from writing: the overlay offers the contract of a lake, and nothing that changes tables."""
+"""The overlay of a plan offers the contract of a lake, and nothing that changes tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.storage.lakes.stored_lake import StoredLake
 
 OF_PLANS = {"written", "wrote", "recorded", "keep", "close"}
-"""What a plan asks its lake beside the contract: the rows that it kept apart."""
+"""Methods of the overlay beside the contract: a plan asks it for the rows that it kept apart."""
 MOST = 15
 """The most methods of what a stage is given as its lake."""
 
@@ -29,7 +29,7 @@ def test_what_a_stage_is_given_is_small() -> None:
 def test_the_overlay_has_no_method_that_only_the_written_lake_has() -> None:
     assert public(OverlayLake) - OF_PLANS <= offered(Lake)
     changing = public(SparkLake) - offered(Lake)
-    assert {"replace_record", "replace_records", "amend", "delete_tokens"} <= changing
+    assert {"rewrite", "replace_record", "replace_records", "amend", "delete_tokens"} <= changing
     assert not public(OverlayLake) & changing
 
 

@@ -78,8 +78,8 @@ class Catalog(Names, Protocol):
         """
 
 
-class RecordTables(Protocol):
-    """Tables of records that are read and appended to."""
+class RecordReader(Protocol):
+    """Reads of tables of records."""
 
     def records(self, table: Table, where: pc.Expression | None = None) -> Rows:
         """Rows of a table of records; none of a table that does not exist yet.
@@ -88,11 +88,15 @@ class RecordTables(Protocol):
             RecordsLost: the catalog has the table, and its folder or log is gone.
         """
 
+
+class RecordTables(RecordReader, Protocol):
+    """Tables of records that are read, and appended to by compare and set."""
+
     def record_next(self, table: Table, where: pc.Expression, rows_after: Callable[[Rows], Rows]) -> None:
         """Append the rows that follow from those for which `where` holds, in one commit: compare and set."""
 
 
-class TableReader(Protocol):
+class TableReader(RecordReader, Protocol):
     """Reads of tables by their files, without a Spark job."""
 
     @property
@@ -102,13 +106,6 @@ class TableReader(Protocol):
     @property
     def catalog(self) -> Names:
         """The names of the tables."""
-
-    def records(self, table: Table, where: pc.Expression | None = None) -> Rows:
-        """Rows of a table of records; none of a table that does not exist yet.
-
-        Raises:
-            RecordsLost: the catalog has the table, and its folder or log is gone.
-        """
 
     def stored(
         self,

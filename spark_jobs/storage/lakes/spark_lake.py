@@ -7,23 +7,23 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.session_settings import session_settings
-from spark_jobs.storage.delta.data_files import StoredRows, stored_rows
 from spark_jobs.storage.delta.dense_files import WRITER_OPTIONS, dense_files
 from spark_jobs.storage.delta.fences import Fence, Superseded
 from spark_jobs.storage.delta.file_commits import append_files, destination
-from spark_jobs.storage.delta.file_summaries import FileSummary, summarize_files
 from spark_jobs.storage.delta.fingerprints import NOTED, NOTED_SQL
 from spark_jobs.storage.delta.places import LakeFolder
-from spark_jobs.storage.delta.records import Rows, append_next_records, append_records, present_records, replace_records
-from spark_jobs.storage.delta.rewriting import renames, rewrite_rows
+from spark_jobs.storage.delta.records import Rows, append_next_records, append_records, replace_records
+from spark_jobs.storage.delta.rewriting import Change, Rewritten, renames, rewrite_rows
 from spark_jobs.storage.delta.written_files import MOST_ROWS_A_FILE, Destination, Layout, WrittenFile
 from spark_jobs.storage.descriptions.people_tables import DISMISSALS
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.sql import literal, qualified
 from spark_jobs.storage.descriptions.tables import DUPLICATES, FILES, QUARANTINE
 from spark_jobs.storage.lakes.spark_catalog import SparkCatalog
+from spark_jobs.storage.lakes.table_files import TableFiles
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.compute as pc
     from pyspark.sql import Column as SqlColumn
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +41,7 @@ def _superseded(table: Table, fence: Fence | None) -> Superseded:
     )
 
 
-class SparkLake:
+class SparkLake(TableFiles):
     """The lake of a session: the contract `lakes.lake.Lake`, and what publications and upkeep change beside it."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -66,32 +66,6 @@ class SparkLake:
     def read(self, table: Table) -> DataFrame:
         """All physical rows of a table, visible or not."""
         return self.spark.table(table.qualified)
-
-    def records(self, table: Table, where: pc.Expression | None = None) -> Rows:
-        """Rows of a table of records, read without a Spark job; none of a table that does not exist yet.
-
-        Raises:
-            RecordsLost: the catalog has the table, and its folder or log is gone.
-        """
-        return present_records(
-            self.folder.handle(table), lambda: table.table in self.catalog.names_if_present(table.database), where
-        )
-
-    def stored(
-        self,
-        table: Table,
-        columns: Sequence[str],
-        where: pc.Expression | None = None,
-        partitions: Mapping[str, Sequence[str]] | None = None,
-    ) -> StoredRows:
-        """Rows of a table's files as they are now, to be read by pyarrow; see `storage.delta.data_files`."""
-        return stored_rows(self.folder.handle(table), columns, where, partitions)
-
-    def summaries(
-        self, table: Table, partition: str, values: Sequence[str] | None, columns: Sequence[str]
-    ) -> list[FileSummary]:
-        """The rows, bytes and bounds of the data files of some partitions; see `storage.delta.file_summaries`."""
-        return list(summarize_files(self.folder.handle(table), partition, values, columns))
 
     def record(self, table: Table, rows: Rows, fence: Fence | None = None) -> None:
         """Append rows to a table of records, in one commit.
@@ -149,10 +123,24 @@ class SparkLake:
         the last, so that an interrupted move is noticed."""
         for table, column in ((QUARANTINE, "file"), (DUPLICATES, "file"), (DISMISSALS, "file"), (FILES, "path")):
             if self.folder.is_stored(table.database, table.table):
-                rewrite_rows(
-                    self.destination(table), renames(column, moved), looked_at=[column], where={"source": source}
-                )
-                self._commits += 1
+                self.rewrite(table, renames(column, moved), [column], source=source)
+
+    def rewrite(
+        self,
+        table: Table,
+        change: Change,
+        looked_at: Sequence[str],
+        *,
+        source: str | None = None,
+        more: pa.Table | None = None,
+        layout: Layout = Layout(),  # noqa: B008
+    ) -> Rewritten:
+        """Change rows by rewriting the files that have them; with `source`, only its files in a shared table. See
+        `storage.delta.rewriting`."""
+        where = None if source is None else {"source": source}
+        done = rewrite_rows(self.destination(table, layout), change, looked_at=looked_at, where=where, more=more)
+        self._commits += bool(done.files or more is not None)
+        return done
 
     def replace_record(self, table: Table, row: dict[str, Any], fence: Fence) -> None:
         """Replace the rows of the fence's source in a table of records by `row`, in one commit.
