@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from spark_jobs.config import Settings
 from spark_jobs.jobs.beginning import begun_frontiers
-from spark_jobs.session import open_session, work_on
+from spark_jobs.jobs.lake_reads import lake_for_reads
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination import publication
-from spark_jobs.storage.lakes.lake import TableReader
-from spark_jobs.storage.lakes.spark_lake import SparkLake
-from spark_jobs.storage.lakes.stored_lake import StoredLake
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.gap import gap_before
 
@@ -26,7 +20,7 @@ def drops_due(settings: Settings, source: Source, drops: range) -> range:
 
     Before the first run no drop counts as left out: a person decides with which drop a source begins.
     """
-    with _records(settings, source) as lake:
+    with lake_for_reads(settings, f"{source.name}:drops") as lake:
         # in this order: reading the frontiers of a run brings the publication along
         standing = frontiers.load(lake, source)
         shown = publication.load(lake, source)
@@ -35,18 +29,3 @@ def drops_due(settings: Settings, source: Source, drops: range) -> range:
             return drops
         missing = gap_before(source, begun, drops.start)
     return range(missing[0][0], drops.stop) if missing else drops
-
-
-@contextmanager
-def _records(settings: Settings, source: Source) -> Iterator[TableReader]:
-    """The lake, for reads of its records; opens a Spark session only if they can't be read without."""
-    stored = StoredLake.at(settings.lake)
-    if stored is not None:
-        yield stored
-        return
-    session = open_session(settings, f"{source.name}:drops")
-    try:
-        with work_on(session, settings):
-            yield SparkLake(session)
-    finally:
-        session.stop()

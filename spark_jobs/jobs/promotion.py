@@ -9,8 +9,10 @@ from pathlib import Path
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.versions import changed_parts
+from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.base import StalePlan
 from spark_jobs.jobs.environments import Build, require_build
+from spark_jobs.jobs.lake_reads import lake_for_reads
 from spark_jobs.jobs.pipeline import RunReport
 from spark_jobs.jobs.request import Request
 from spark_jobs.model import FIRST
@@ -18,7 +20,6 @@ from spark_jobs.sources import Environment, find_source
 from spark_jobs.sources.folder import find_source_file, source_files
 from spark_jobs.storage.coordination import publication
 from spark_jobs.storage.descriptions.times import instant
-from spark_jobs.storage.lakes.stored_lake import StoredLake
 
 
 def promote(
@@ -68,14 +69,15 @@ def promote(
 def _is_published(settings: Settings, environment: Environment, build: Build) -> bool:
     """True if production has published since the build, and by the environment's file.
 
-    The lake's files say so, since there may be no server. A lake that only Spark can open counts as not published.
+    False, too, if nobody can tell: the error of the run is the one to report, and the next promotion asks again.
     """
-    lake = StoredLake.at(settings.lake)
-    if lake is None:
-        return False
     source = find_source(environment.folder, build.source)
-    shown = publication.load(lake, source)
-    return shown.published_us != build.base.published_us and not changed_parts(source, shown)
+    try:
+        with lake_for_reads(settings, f"{build.source}:promote") as lake:
+            in_force = publication.load(lake, source)
+    except TidemarkError:
+        return False
+    return in_force.published_us != build.base.published_us and not changed_parts(source, in_force)
 
 
 @dataclass(frozen=True)
