@@ -20,6 +20,8 @@ from spark_jobs.errors import TidemarkError, conditions_in
 from spark_jobs.memory import MORE_MEMORY, MemoryShort
 
 _AS_BEFORE = "published tables read as before; what a run had written beyond them does not count"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""The error numbers of a full disk, and of a full quota."""
 _SENTENCE = 300
 """The most characters of the original error's text that an error repeats."""
 
@@ -101,7 +103,7 @@ _KINDS = [
         "room on the disks of the home, the lake and the scratch folder",
         "a full disk",
         "free some space (`tidemark doctor` says how much there is) and do the same again: a run goes on where it was",
-        numbers=(errno.ENOSPC, errno.EDQUOT),
+        numbers=NO_ROOM,
     ),
     _Kind(
         DiskFailed,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_jobs.errors import TidemarkError
-from spark_jobs.failures import DiskFull
+from spark_jobs.failures import NO_ROOM, DiskFull
 from spark_jobs.s3 import endpoint, environment_options, region, with_scheme
 from spark_jobs.storage.delta.places import LakeFolder, TableHandle
 
@@ -54,7 +53,7 @@ class Store:
 
     def table(self, path: str) -> TableHandle:
         """The handle of the table whose folder has this path."""
-        return TableHandle(f"{self.place}/{path}", environment_options(self.place))
+        return TableHandle(f"{self.place}/{path}", self.folder.options)
 
     @property
     def files(self) -> fs.FileSystem:
@@ -119,7 +118,7 @@ class Store:
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:
-            if self.is_local and isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if self.is_local and isinstance(error, OSError) and error.errno in NO_ROOM:
                 raise DiskFull(
                     expected=f"room at {self.place}",
                     found="a full disk",

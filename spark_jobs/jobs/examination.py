@@ -200,7 +200,7 @@ class _Examined:
         return pc.field("source") == self.source.name
 
     @cached_property
-    def _shown(self) -> Publication:
+    def _publication(self) -> Publication:
         return publication.load(self.lake, self.source)
 
     def _has_run(self) -> bool:
@@ -251,7 +251,7 @@ class _Examined:
     def _changed(self) -> list[str]:
         """The parts of the source file that no run has accepted as they are now."""
         try:
-            return changed_parts(self.source, self._shown)
+            return changed_parts(self.source, self._publication)
         except TidemarkError:
             return []  # the damaged record is reported by itself
 
@@ -314,7 +314,7 @@ class _Examined:
     def _reading(self) -> Iterator[Finding]:
         """The finding about a publication that an earlier version of Tidemark made, and that leaves rows out."""
         has_updates = self._has_log(updates(self.source))
-        if has_updates and is_misread(self.lake, self.source, self._shown):
+        if has_updates and is_misread(self.lake, self.source, self._publication):
             left_out = "files with a time before year 1000 or of year 9999, or rows without a value in a window's key"
             advice = (
                 f"run any drop of {self.source.name}, a landed one will do: it publishes all windows and states anew"
@@ -323,9 +323,8 @@ class _Examined:
 
     def _fingerprints(self) -> Iterator[Finding]:
         """The tables that are not as the publication left them."""
-        shown = self._shown
-        changed = changed_tables(self.lake, self.source, shown)
-        for table, noted in shown.tables.items():
+        changed = changed_tables(self.lake, self.source, self._publication)
+        for table, noted in self._publication.tables.items():
             if table not in changed and (
                 found := miscount(self.lake.folder.handle_of(*table.split(".")), self.source.name, noted)
             ):

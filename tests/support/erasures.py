@@ -68,6 +68,6 @@ def assert_nothing_left(lake: SparkSession, home: Settings, value: str) -> None:
 
 
 def rows_in_files(lake: SparkSession) -> list[Any]:
-    """What the ledger says that files have, whatever came of it."""
+    """The rows of each file by the ledger: those that landed, and those that were rejected or duplicates."""
     total = "sum(rows - rows_back + rejects - rejects_back + duplicates - duplicates_back)"
     return lake.sql(f"SELECT path, {total} AS n FROM bronze.files GROUP BY path ORDER BY path").collect()
