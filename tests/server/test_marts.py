@@ -24,7 +24,7 @@ from spark_jobs.server.thrift_client import thrift_query
 from spark_jobs.storage.names.shown_marts import shown_marts
 from tests.installations import QUERY_WITHOUT_END, TIDEMARK, Installation, listens, until
 
-pytestmark = [pytest.mark.server, pytest.mark.turns]
+pytestmark = pytest.mark.server
 
 DEFINE = """
 import sys
@@ -181,6 +181,7 @@ def builds(installation: Installation) -> int:
 
 
 def test_views_that_the_catalog_has_lost_come_back_as_they_were(flights: Installation) -> None:
+    day(flights, 2)
     seen, shown, begun = flights.sql(DELAYS), versions(flights), builds(flights)
     define(flights, "DROP VIEW marts.airport_delays", "DROP VIEW marts.aircraft_state")
     day(flights, 2)
