@@ -293,7 +293,8 @@ def test_another_policy_for_every_run_and_retention_between_them_change_no_answe
 
 @st.composite
 def families(draw: st.DrawFn) -> list[Row]:
-    """Rows that land about when they happen. Most declare a row that happened before, and some are taken back."""
+    """Rows that land when they happen or a little later. Most declare a row that happened before, which may land after
+    them; some are taken back."""
     base = {"x": None, "y": None, "gone": False, "indices": [], "scalar": 0.5, "sequence": "0"}
     rows: list[Row] = []
     for row_id in range(draw(st.integers(6, 15))):
@@ -303,9 +304,10 @@ def families(draw: st.DrawFn) -> list[Row]:
         row = {**base, "entity": entity, "event_time": event_time, "row_id": row_id, "id": f"d{row_id}", "op": op}
         row["values"] = [1.0 + row_id] * 2 if op == "dense" else []
         row["parent"] = draw(st.sampled_from([*before, *before[:2], None, "unheard"])) if before else None
-        rows.append({**row, "time": row_id, "diff": 1})
+        time = row_id + draw(st.sampled_from([0, 0, 1, 3]))
+        rows.append({**row, "time": time, "diff": 1})
         if draw(st.integers(0, 5)) == 0:
-            rows.append({**row, "time": row_id + draw(st.integers(1, 3)), "diff": -1})
+            rows.append({**row, "time": time + draw(st.integers(1, 3)), "diff": -1})
     return sorted(rows, key=lambda r: (r["time"], r["diff"]))
 
 
@@ -336,6 +338,22 @@ def test_a_child_that_landed_before_its_parent_went_is_judged_as_before(rows: li
         times = [time for time in (0, 2, 5, 8, 12, 15, LATEST) if time >= kept.since]
         published.answers_are_replays(landed, kept.horizon, times)
         published.versions_are_replays(landed, kept.horizon, times)
+
+
+def test_a_child_is_refused_as_of_a_time_at_which_its_parent_had_not_landed_yet() -> None:
+    base = {"entity": "a", "x": None, "y": None, "gone": False, "indices": [], "scalar": 0.5, "sequence": "0"}
+    create = {**base, "op": "dense", "values": [1.0, 1.0], "event_time": 0, "row_id": 0, "id": "d0", "parent": None}
+    parent = {**base, "op": "offset", "values": [], "event_time": 1, "row_id": 1, "id": "d1", "parent": None}
+    child = {**parent, "event_time": 2, "row_id": 2, "id": "d2", "parent": "d1"}
+    rows = [{**row, "diff": 1, "time": time} for row, time in [(create, 0), (child, 2), (parent, 4)]]
+    published = Published("operations", CompactionPolicy(FullMerge(), delta_threshold=9))
+    for row in rows:
+        published.run([row])
+        published.answers_are_replays([r for r in rows if r["time"] <= row["time"]], 0, [row["time"]])
+    before, after = (replayed(rows, "operations", "a", 9, known_at).state() for known_at in (3, 4))
+    assert list(before.vector) == [1.0, 1.0]
+    assert list(after.vector) == [2.0, 2.0], "parent and child add a half each"
+    published.answers_are_replays(rows, 0, [0, 2, 3, 4, LATEST])
 
 
 @pytest.mark.slow
