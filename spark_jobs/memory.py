@@ -12,7 +12,9 @@ import pyarrow as pa
 from spark_jobs.errors import TidemarkError
 
 TIMES = 4
-"""The most memory that a task takes while it sorts and writes its rows, as a multiple of their bytes, them included."""
+"""The most memory that a task takes while it sorts and writes its rows, as a multiple of their bytes, them included.
+
+The greatest measured is 3.1 (`tests/benchmarks/task_memory.py`)."""
 LOOK_BYTES = 16 << 20
 """The bytes of rows that a task takes in before it checks again how much memory is left."""
 MORE_MEMORY = (

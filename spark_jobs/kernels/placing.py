@@ -83,17 +83,18 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     return column
 
 
-def ordered(updates: pa.Table, by: Sequence[str]) -> pa.Table:
-    """The updates in the ascending order of the columns `by`, of which the first is a text."""
-    first = updates[by[0]].combine_chunks().dictionary_encode()
+def ascending(updates: pa.Table, numbers_of: Ints, by: Sequence[str]) -> Ints:
+    """The numbers `numbers_of` of updates, in the ascending order of the columns `by`, of which the first is a text.
+
+    It copies the columns that decide the order, and no other: rows may be wide."""
+    first = updates[by[0]].take(pa.array(numbers_of)).combine_chunks().dictionary_encode()
     rank = np.empty(len(first.dictionary), np.int64)
     rank[pc.sort_indices(first.dictionary).to_numpy()] = np.arange(rank.size)
     codes = rank[first.indices.to_numpy()]
-    plain = ("event_time", "row_id")
-    order = np.lexsort([numbers(updates[name]) for name in reversed(plain)] + [codes])
-    row_ids = numbers(updates["row_id"])[order]
-    if repeated(row_ids).size:
+    plain = {name: numbers(updates[name])[numbers_of] for name in ("row_id", "event_time")}
+    order = np.lexsort([*plain.values(), codes])
+    if repeated(plain["row_id"][order]).size:
         # rows that were retracted, or landed again with other values: the other columns decide their order
-        keys = {"code": pa.array(codes), **{name: updates[name] for name in by[1:]}}
+        keys = {"code": pa.array(codes), **{name: updates[name].take(pa.array(numbers_of)) for name in by[1:]}}
         order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys]).to_numpy()
-    return updates.take(pa.array(order))
+    return numbers_of[order]

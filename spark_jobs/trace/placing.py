@@ -16,7 +16,7 @@ from spark_jobs.exchange import Block, Labelled, exchange, is_for_here, tasks_fo
 from spark_jobs.kernels.arrangement import AdvanceRequest
 from spark_jobs.kernels.consolidate import DIFF, TIME
 from spark_jobs.kernels.measures.hashing import hashes
-from spark_jobs.kernels.placing import Horizon, consolidated, ordered, visible_times
+from spark_jobs.kernels.placing import Horizon, ascending, consolidated, visible_times
 from spark_jobs.kernels.plain import Ints, numbers, present
 from spark_jobs.memory import with_room
 from spark_jobs.sources import Source
@@ -110,7 +110,8 @@ class Placement:
 
     def _by_batch(self, updates: pa.Table) -> Iterator[pa.Table]:
         for handle in pc.unique(updates[BATCH]).to_pylist():
-            yield ordered(updates.filter(pc.equal(updates[BATCH], handle)), self.order)
+            of_batch = np.flatnonzero(pc.equal(updates[BATCH], handle))
+            yield updates.take(pa.array(ascending(updates, of_batch, self.order)))
 
     def _facts(self, updates: pa.Table) -> dict[str, Any]:
         new, times, diffs = numbers(updates["is_new"]) != 0, numbers(updates[TIME]), numbers(updates[DIFF])
