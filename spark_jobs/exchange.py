@@ -71,10 +71,11 @@ def tasks_for(n_rows: int, n_bytes: int, rows_a_task: int, bytes_a_task: int = B
 
 
 def answers(
-    spark: SparkSession, pieces: Sequence[Piece], ask: Callable[[Piece], bytes], *, here: bool
+    spark: SparkSession | None, pieces: Sequence[Piece], ask: Callable[[Piece], bytes], *, here: bool
 ) -> Iterator[bytes]:
-    """The answers of `ask` for the pieces, in any order. If `here`, threads of this process ask; else a Spark job."""
-    if here or not pieces:
+    """The answers of `ask` for the pieces, in any order. If `here`, or without a session, threads of this process ask;
+    else a Spark job."""
+    if here or spark is None or not pieces:
         return in_threads(ask, pieces)
     numbered = spark.range(0, len(pieces), 1, len(pieces))
     answered = numbered.mapInArrow(partial(_asked, pieces=pieces, ask=ask), _ANSWER).toArrow()
@@ -90,21 +91,21 @@ def _asked(
 
 
 def exchange(
-    spark: SparkSession, pieces: Sequence[Piece], deal: Deal[Piece], n_tasks: int, work: Work, *, here: bool
+    spark: SparkSession | None, pieces: Sequence[Piece], deal: Deal[Piece], n_tasks: int, work: Work, *, here: bool
 ) -> list[bytes]:
     """The answers of `work` for all tasks that got blocks, in any order.
 
     Args:
-        spark: the session that runs the job.
+        spark: the session that runs the job; None: this process does all of it.
         pieces: the inputs to deal out, each read by a task of its own.
         deal: returns the blocks of a piece.
         n_tasks: the number of tasks; they are numbered 0 .. n_tasks - 1.
         work: called once for each task that got blocks.
         here: True to do all in this process. The blocks of several tasks are then kept until their task has its turn.
     """
-    if here and n_tasks == 1:
+    if (here or spark is None) and n_tasks == 1:
         return [work(0, ((block.label, block.rows) for piece in pieces for block in deal(piece)))]
-    if here:
+    if here or spark is None:
         dealt: dict[int, list[tuple[str, pa.Table]]] = {}
         for blocks_of_piece in in_threads(lambda piece: list(deal(piece)), pieces):
             for block in blocks_of_piece:

@@ -16,7 +16,7 @@ from spark_jobs.extraction.topics import Topic
 from spark_jobs.sources import Source
 from spark_jobs.sources.extracts import TableLanding, TopicLanding
 from spark_jobs.storage.delta.fences import Fence
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import Lake, with_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +74,7 @@ class Extraction:
 
     @property
     def _spark(self) -> SparkSession:
-        return self.lake.spark
+        return with_frames(self.lake, "reading a table or a topic").spark
 
     def _read(self, drops: Sequence[int], new: Sequence[int], reread: bool) -> None:
         """Read `drops`, of which `new` have not landed."""

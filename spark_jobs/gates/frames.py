@@ -140,8 +140,6 @@ def _components(rows: pa.Table, source: Source, vector: str) -> pa.Table:
 
 def with_conditions(spark: SparkSession, rows: pa.Table, conditions: Mapping[str, str]) -> pa.Table:
     """The rows with a column for each condition: True if its SQL is true of the row, False if it is false or null."""
-    if not conditions:
-        return rows
     numbered = rows.append_column("_place", pa.array(np.arange(rows.num_rows), pa.int64()))
     frame = spark.createDataFrame(numbered)
     columns = [F.coalesce(F.expr(sql), F.lit(False)).alias(name) for name, sql in conditions.items()]

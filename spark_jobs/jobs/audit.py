@@ -45,7 +45,7 @@ from spark_jobs.storage.descriptions.quality_tables import RESULTS
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import LATE, STATE
 from spark_jobs.storage.descriptions.times import utc_rows
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import FrameLake, Lake
 from spark_jobs.storage.lakes.overlay import OverlayLake
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
@@ -119,7 +119,7 @@ def _judged(settings: Settings, audited: Audited, measures: dict[str, int], exam
     return named
 
 
-def _measured(settings: Settings, lake: Lake, source: Source, since: int) -> tuple[dict[str, int], Examples]:
+def _measured(settings: Settings, lake: FrameLake, source: Source, since: int) -> tuple[dict[str, int], Examples]:
     findings = [finding for finding in examine_source(settings, source) if finding.verdict == "wrong"]
     measures: dict[str, int] = {"records_at_odds": len(findings)}
     examples: Examples = {"records_at_odds": [{"table": f.what, "found": f.found, "do": f.do} for f in findings]}
@@ -162,7 +162,7 @@ class _Anew(Scope):
         return self.frontiers.seal_us
 
 
-def _published(lake: Lake, source: Source, now: publication.Publication) -> tuple[dict[str, int], Examples]:
+def _published(lake: FrameLake, source: Source, now: publication.Publication) -> tuple[dict[str, int], Examples]:
     """The measures of published tables, with examples: the tables compared with rows computed anew from the trace."""
     scope = _Anew(source, frontiers.published_frontiers(lake, source, now), now, everything=True)
     counts = Counter[str](dict.fromkeys(_OF_PUBLISHED, 0))

@@ -38,6 +38,7 @@ from spark_jobs.session import is_lost_server
 from spark_jobs.sources import ROWS, STATE, OfSql, Problem, SourceFileError, unknown_name
 from spark_jobs.storage.descriptions.column_types import sql_type_of
 from spark_jobs.storage.descriptions.quality_tables import OVERRIDES
+from spark_jobs.storage.lakes.lake import with_frames
 
 _KINDS = ("check", "suite")
 
@@ -87,7 +88,9 @@ def _sql_problem(stage: Stage, name: str, check: OfSql) -> Problem | None:
     from pyspark.errors import PySparkException
 
     try:
-        empty = stage.lake.spark.createDataFrame([], _columns_as_ddl(stage, check.table))
+        empty = with_frames(stage.lake, f"the check {name}, a condition in SQL,").spark.createDataFrame(
+            [], _columns_as_ddl(stage, check.table)
+        )
         # asking for the schema has Spark resolve the condition
         _ = empty.select(F.expr(check.sql)).schema
     except PySparkException as error:
@@ -210,7 +213,9 @@ def _judge(
     place_of: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = lambda sample: sample,
 ) -> list[Verdict]:
     conditions = {sql_column(check.name): check.condition for check in assertions if check.condition}
-    rows = with_conditions(stage.lake.spark, rows, conditions)
+    if conditions:
+        spark = with_frames(stage.lake, f"the check {next(iter(conditions))}, a condition in SQL,").spark
+        rows = with_conditions(spark, rows, conditions)
     overrides = stage.request.overrides
     return judge(stage.settings, about, rows, assertions, overrides, suite=f"{table} checks", place_of=place_of)
 

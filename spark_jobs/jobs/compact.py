@@ -11,7 +11,7 @@ from spark_jobs.jobs.overflows import report_states
 from spark_jobs.jobs.upkeep import keep_chunks, keep_trace
 from spark_jobs.kernels.deltas.traffic import Traffic
 from spark_jobs.kernels.measures.states import OVERFLOWN
-from spark_jobs.restatement.chains import chain_corrections, chains_left_behind, writes_by_class
+from spark_jobs.restatement.chains import chain_corrections, close_chains_left_behind, writes_by_class
 from spark_jobs.restatement.states import state_corrections
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.storage.coordination.read_counts import reads_of
@@ -58,9 +58,9 @@ def _restate_sums(stage: Stage) -> bool:
         return False
     if files:
         stage.lake.append_files(STATE, files)
-    left = chains_left_behind(stage.lake, _scope(stage), stage.fence.token)
-    if left is not None:
-        stage.lake.append(CHAINS, left, None)
+    closed = close_chains_left_behind(stage.lake, _scope(stage), stage.fence.token)
+    if closed:
+        stage.lake.append_files(CHAINS, closed)
     return True
 
 

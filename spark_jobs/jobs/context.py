@@ -19,8 +19,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.leases import Lease
 from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.delta.fences import Fence
-from spark_jobs.storage.lakes.lake import Lake
-from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.lakes.lake import Lake, RunLake
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.gap import SealGap
@@ -126,4 +125,4 @@ class Stage:
 class RunStage(Stage):
     """A stage of a run, which also replaces rows of the lake. A plan has none: its lake keeps what is written apart."""
 
-    lake: SparkLake
+    lake: RunLake

@@ -36,7 +36,7 @@ from spark_jobs.storage.descriptions.schema import Column, Table
 from spark_jobs.storage.descriptions.sql import literal, name, qualified
 from spark_jobs.storage.descriptions.tables import LATE, STATE
 from spark_jobs.storage.lakes.kept_rows import KeptRows
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import FrameLake, Lake
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.storage.names.copies import write_copy
 from spark_jobs.storage.names.views import FINAL, state_columns, window_columns
@@ -150,7 +150,7 @@ def require_build(environment: Environment, source: str) -> Build:
     return built
 
 
-def differences(lake: Lake, build: Build, source: Source, sample: int) -> Iterator[tuple[Difference, list[str]]]:
+def differences(lake: FrameLake, build: Build, source: Source, sample: int) -> Iterator[tuple[Difference, list[str]]]:
     """The difference of each table of the environment from production's, and the columns that only one of both has.
 
     Rows are compared in the columns that both have. For a table that production does not have, all rows are inserted.

@@ -17,7 +17,6 @@ from spark_jobs.jobs.source_parts import histories
 from spark_jobs.landing.ledger import versions
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.log_files import LOG_DIR
-from spark_jobs.storage.delta.places import lake_root
 from spark_jobs.storage.descriptions.people_tables import PINS
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import DATABASES, QUARANTINE
@@ -71,7 +70,7 @@ def left_in_tables(settings: Settings, lake: Lake, source: Source, value: str) -
 
     Files of logs are included. Each line has the file and what to do about it.
     """
-    root = lake_root(lake.spark)
+    root = lake.folder.root
     if "://" in root:
         yield f"{root}: files of tables were not searched, as the lake is not on this disk"
         return

@@ -7,12 +7,10 @@ the late rows and no others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.definitions.definition import Definition
@@ -20,7 +18,7 @@ from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.kernels.measures.histories import FAULTS, judge_history
 from spark_jobs.kernels.plain import Ints
 from spark_jobs.reads.publications import publications
-from spark_jobs.restatement.late import LISTED, judged_rows, other_late_rows
+from spark_jobs.restatement.late import LISTED, judged_rows, other_late_files
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.publication import Publication, visible_rows
@@ -80,9 +78,9 @@ def unlisted_late_rows(overlay: OverlayLake, scope: Scope, definitions: list[Def
     """
     if scope.has_horizon:
         return []  # rows below the horizon can't be judged any more
-    taken_back = other_late_rows(overlay, scope, definitions, 0)
-    overlay.append_files(LATE, judged_rows(overlay, scope, definitions, 0).files)
-    judged = overlay.written(LATE) if overlay.wrote(LATE) else None
-    both = [rows.select(*LISTED, "diff") for rows in (taken_back, judged) if rows is not None]
-    differ = reduce(DataFrame.unionByName, both).groupBy(*LISTED).agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    taken_back = other_late_files(overlay, scope, definitions, 0) or []
+    overlay.append_files(LATE, [*taken_back, *judged_rows(overlay, scope, definitions, 0).files])
+    if not overlay.wrote(LATE):
+        return []
+    differ = overlay.written(LATE).groupBy(*LISTED).agg(F.sum("diff").alias("diff")).where("diff <> 0")
     return [{"table": LATE.qualified, **row} for row in utc_rows(differ.limit(MOST_DIFFERENCES))]

@@ -11,6 +11,7 @@ from spark_jobs.gates.verdicts import MAX_EXAMPLES, Answer
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import keep_verdicts, write_verdicts
 from spark_jobs.publish.marts import MartTest
+from spark_jobs.storage.lakes.lake import with_frames
 from spark_jobs.storage.names.shown_marts import MARTS
 
 _ANSWERS: dict[str, Answer] = {"pass": "passed", "warn": "warned", "fail": "failed"}
@@ -55,7 +56,7 @@ def _rows(stage: Stage, test: MartTest) -> list[dict[str, Any]]:
     if test.status not in ("fail", "warn") or not test.query:
         return []
     try:
-        failing = stage.lake.spark.sql(test.query).limit(MAX_EXAMPLES).toArrow()
+        failing = with_frames(stage.lake, "a mart's query").spark.sql(test.query).limit(MAX_EXAMPLES).toArrow()
     except PySparkException:
         return []
     return list(failing.to_pylist())

@@ -31,7 +31,7 @@ from spark_jobs.storage.descriptions.sql import literal, qualified
 from spark_jobs.storage.descriptions.tables import LATE
 from spark_jobs.storage.descriptions.times import instant, micros, utc_rows
 from spark_jobs.storage.lakes.frames import frame_of
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import FrameLake
 from spark_jobs.storage.names.copies import write_copy
 from spark_jobs.storage.names.views import state_columns
 
@@ -78,7 +78,7 @@ class Pin:
     times: dict[str, datetime] = field(default_factory=dict)
 
 
-def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None = None) -> Pin:
+def make_pin(lake: FrameLake, sources: Sequence[Source], name: str, at_us: int | None = None) -> Pin:
     """Copy the published tables of the sources: all as known at `at_us`, or (None) each as known at its newest time.
 
     The list of pins is written last, so a pin that is listed is whole.
@@ -130,7 +130,7 @@ def _refuse_empty(source: Source, copies: Sequence[_Copy], time_us: int) -> None
     )
 
 
-def drop_pin(lake: Lake, name: str) -> list[str]:
+def drop_pin(lake: FrameLake, name: str) -> list[str]:
     """Remove a pin from the list and drop its tables, or those that an interrupted pin of that name left.
 
     Returns the tables' names without the database.
@@ -154,7 +154,7 @@ def drop_pin(lake: Lake, name: str) -> list[str]:
     return tables
 
 
-def copy_again(lake: Lake, source: Source) -> list[str]:
+def copy_again(lake: FrameLake, source: Source) -> list[str]:
     """Copy the source's tables in all pins anew, as known at the pins' times, after its history was changed.
 
     If a pin's time can't be read any more, the source's tables in it are dropped. Returns the names of all of them.
@@ -201,7 +201,7 @@ def check_name(name: str) -> None:
         )
 
 
-def pins(lake: Lake) -> list[Pin]:
+def pins(lake: FrameLake) -> list[Pin]:
     """The pins that are whole, ordered by name; a pin of an older version has one time for all of its sources."""
     if PINS.table not in lake.catalog.names_if_present(PINS.database):
         return []
@@ -221,7 +221,7 @@ class _Copy:
     rows: DataFrame
     columns: Sequence[Column]
 
-    def write(self, lake: Lake, pin: str, time_us: int) -> str:
+    def write(self, lake: FrameLake, pin: str, time_us: int) -> str:
         """Write the copy for a pin, in place of an earlier one; returns its name without the database."""
         name = f"{pin}__{self.table}"
         comment = f"{self.table} as known at {instant(time_us).isoformat()}."
@@ -229,7 +229,7 @@ class _Copy:
         return name
 
 
-def _copied(lake: Lake, source: Source, time_us: int) -> Iterator[_Copy]:
+def _copied(lake: FrameLake, source: Source, time_us: int) -> Iterator[_Copy]:
     """The source's tables to copy, as known at that time (microseconds)."""
     # text in the statement: Spark does not bind parameters in a table function's arguments
     for definition in definitions(source):

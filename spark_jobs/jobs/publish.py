@@ -21,6 +21,7 @@ from spark_jobs.storage.coordination.audit_notes import last_audit
 from spark_jobs.storage.coordination.fold import fold
 from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.coordination.settle import settled
+from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 
 class StageMissing(TidemarkError):
@@ -46,10 +47,12 @@ def publish(stage: RunStage) -> None:
     if shown.published_us > 0:
         healed = let_names_follow(stage.settings, stage.lake, stage.source)
         stage.summary.update({"healed": healed} if healed else {})
-    build_data_docs(stage.settings)
-    keep = partial(keep_mart_tests, stage)
-    marts = marts_follow(stage.settings, stage.lake, stage.source, shown.published_us, keep)
-    stage.summary.update({"marts": marts} if marts else {})
+    # a lake without Spark is for trying: nobody looks at its Data Docs, and marts are SQL
+    if isinstance(stage.lake, SparkLake):
+        build_data_docs(stage.settings)
+        keep = partial(keep_mart_tests, stage)
+        marts = marts_follow(stage.settings, stage.lake, stage.source, shown.published_us, keep)
+        stage.summary.update({"marts": marts} if marts else {})
 
 
 def _publish(stage: RunStage) -> Publication:
@@ -66,15 +69,16 @@ def _publish(stage: RunStage) -> Publication:
     after = settled(stage.lake, stage.source, after)
     after = replace(after, tables=take_fingerprints(stage.lake, stage.source, before.tables))
     publication.commit(stage.lake, stage.source, stage.fence, after)
-    if after.settled > before.settled or stage.scope.everything:
-        _fold(stage, after)
+    # a lake without Spark is never read for so long that folding pays
+    if isinstance(stage.lake, SparkLake) and (after.settled > before.settled or stage.scope.everything):
+        _fold(stage, stage.lake, after)
     return after
 
 
-def _fold(stage: RunStage, published: Publication) -> None:
+def _fold(stage: RunStage, lake: SparkLake, published: Publication) -> None:
     """Fold the rows of the histories that were closed since they were last folded."""
     for history in histories(stage.source):
-        rows = fold(stage.lake, history, published, stage.fence)
+        rows = fold(lake, history, published, stage.fence)
         if rows:
             stage.summary.setdefault("folded", {})[history.table.qualified] = rows
 

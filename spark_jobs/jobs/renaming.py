@@ -55,7 +55,7 @@ from spark_jobs.storage.descriptions.quality_tables import QUALITY
 from spark_jobs.storage.descriptions.schema import IDENTITY, Table
 from spark_jobs.storage.descriptions.sql import literal, qualified
 from spark_jobs.storage.descriptions.tables import PUBLISHED, chunks, updates
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import FrameLake
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.storage.names.shown_marts import forget_shown, note_shown, shown_marts
 from spark_jobs.trace import frontiers
@@ -146,7 +146,7 @@ def rename_source(
     return report
 
 
-def _has_ended(settings: Settings, lake: Lake, old: str, new: str) -> bool:
+def _has_ended(settings: Settings, lake: FrameLake, old: str, new: str) -> bool:
     """True if the source has got the new name before: a rename was killed after its last step, so nobody was told."""
     changes = [(change.source, change.new_name, change.step) for change in source_changes(lake)]
     if (old, new, FINISHED) not in changes or source_parts(settings, lake, old).are_any:
@@ -155,7 +155,9 @@ def _has_ended(settings: Settings, lake: Lake, old: str, new: str) -> bool:
 
 
 @contextmanager
-def _held(settings: Settings, lake: Lake, old: str, new: str, source: Source | None) -> Iterator[tuple[Lease, Lease]]:
+def _held(
+    settings: Settings, lake: FrameLake, old: str, new: str, source: Source | None
+) -> Iterator[tuple[Lease, Lease]]:
     """Hold both names; the token of the new one is greater than all tokens that either name ever had."""
     with hold_source(settings, lake, old, source) as leaving, hold_source(settings, lake, new) as coming:
         if coming.fence.token <= leaving.fence.token:
@@ -298,14 +300,14 @@ def _put(file: Path, new: str) -> None:
     file.unlink()
 
 
-def _report(settings: Settings, lake: Lake, old: str, new: str) -> Renamed:
+def _report(settings: Settings, lake: FrameLake, old: str, new: str) -> Renamed:
     parts = source_parts(settings, lake, old)
     file = parts.file or settings.sources / f"{old}.yml"
     renamed = str(Path(file).with_name(f"{new}{Path(file).suffix}"))
     return Renamed(old, new, renamed, parts.rows(lake), parts.marts, parts.pins, parts.environments)
 
 
-def _refuse_taken(settings: Settings, lake: Lake, source: Source, renamed: Source) -> None:
+def _refuse_taken(settings: Settings, lake: FrameLake, source: Source, renamed: Source) -> None:
     parts = source_parts(settings, lake, renamed.name)
     by_hand = source.name not in source_files(settings.sources)
     # a refused run of a file that was renamed by hand has left tables without rows, and a record of that run

@@ -25,7 +25,7 @@ from spark_jobs.storage.descriptions.people_tables import DISMISSALS, ERASURES
 from spark_jobs.storage.descriptions.quality_tables import QUALITY
 from spark_jobs.storage.descriptions.schema import IDENTITY, Table
 from spark_jobs.storage.descriptions.tables import DUPLICATES, FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import FrameLake, Lake
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.storage.names.shown_marts import shown_marts
 
@@ -78,7 +78,7 @@ class SourceParts:
         return counts
 
 
-def source_parts(settings: Settings, lake: Lake, source: str) -> SourceParts:
+def source_parts(settings: Settings, lake: FrameLake, source: str) -> SourceParts:
     """The parts of a source, found by its name; all are empty for an unknown name."""
     shared = [
         table
@@ -97,7 +97,7 @@ def source_parts(settings: Settings, lake: Lake, source: str) -> SourceParts:
     )
 
 
-def known_parts(settings: Settings, lake: Lake, source: str) -> SourceParts:
+def known_parts(settings: Settings, lake: FrameLake, source: str) -> SourceParts:
     """The parts of a source that has a file or tables.
 
     Raises:

@@ -32,6 +32,7 @@ from spark_jobs.session import open_session, work_on
 from spark_jobs.sources import Source, find_source
 from spark_jobs.storage.coordination import leases
 from spark_jobs.storage.descriptions.times import instant, micros
+from spark_jobs.storage.lakes.lake import RunLake
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 if TYPE_CHECKING:
@@ -71,11 +72,11 @@ def run_stage(
     try:
         with work_on(session, settings):
             session.conf.set("spark.sql.adaptive.enabled", str(settings.adaptive).lower())
-            return _attempt(
+            return attempt(
                 name,
                 checked,
                 settings,
-                session,
+                SparkLake(session),
                 lo_us=micros(lo),
                 hi_us=micros(hi),
                 run_id=run_id,
@@ -86,23 +87,23 @@ def run_stage(
             session.stop()
 
 
-def _attempt(
+def attempt(
     name: str,
     source: Source,
     settings: Settings,
-    spark: SparkSession,
+    lake: RunLake,
     *,
     lo_us: int,
     hi_us: int,
     run_id: str,
-    request: Request,
+    request: Request = ALL,
 ) -> dict[str, Any]:
+    """Run the stage on this lake; as `run_stage`, with the interval in microseconds."""
     begun = time.monotonic()
     folder = settings.home / "leases"
     with leases.take(
         folder, source=source.name, run_id=run_id, starts_run=name == FIRST, wait_s=leases.WAIT_S
     ) as lease:
-        lake = SparkLake(spark)
         raised = follow_lake(lake, source, lease)
         stage = RunStage(name, settings, source, lo_us, hi_us, run_id, lake, lease, request)
         if name not in STAGED and name != LAST:

@@ -6,10 +6,7 @@ given up long ago, and its rows would have the tokens of other rows. So the lake
 
 from __future__ import annotations
 
-from functools import reduce
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow.compute as pc
 
 from spark_jobs.definitions.catalog import source_tables
 from spark_jobs.sources import Source
@@ -47,13 +44,11 @@ def _newest_written(lake: Lake, source: Source) -> int:
         for number in _NUMBERS
         if number in table.column_names
     ]
-    if not newest:
-        return 0
-    return int(reduce(DataFrame.union, newest).agg(F.max("newest").alias("newest")).collect()[0].newest or 0)
+    return max(newest, default=0)
 
 
-def _newest_in(lake: Lake, table: Table, number: str, source: Source) -> DataFrame:
-    rows = lake.read(table)
-    if "source" in table.column_names:
-        rows = rows.where(F.col("source") == source.name)
-    return rows.select(F.max(number).alias("newest"))
+def _newest_in(lake: Lake, table: Table, number: str, source: Source) -> int:
+    of_source = {"source": [source.name]} if "source" in table.partitions else None
+    where = pc.field("source") == source.name if "source" in table.column_names and of_source is None else None
+    columns = lake.stored(table, [number], where, of_source).tables()
+    return max((pc.max(rows[number]).as_py() or 0 for rows in columns), default=0)

@@ -20,10 +20,10 @@ from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.restatement.chains import chains_of_segments, published_chains
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.storage.descriptions.chain_tables import CHAINS
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import FrameLake
 
 
-def versions_otherwise(lake: Lake, scope: Scope, segments: DataFrame) -> list[dict[str, Any]]:
+def versions_otherwise(lake: FrameLake, scope: Scope, segments: DataFrame) -> list[dict[str, Any]]:
     """The states that only the published chains give, or only the segments that were computed anew.
 
     `era` is `closing` for a state that is published, `live` for one that should be. At most `MOST_DIFFERENCES` states.

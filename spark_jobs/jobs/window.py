@@ -11,7 +11,7 @@ from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import keep_verdicts, pass_gate
 from spark_jobs.jobs.overflows import KIND, report_windows
 from spark_jobs.kernels.accounts import Account
-from spark_jobs.restatement.late import judged_rows, other_late_rows
+from spark_jobs.restatement.late import judged_rows, other_late_files
 from spark_jobs.restatement.reach import touched_ranges
 from spark_jobs.restatement.touched import Range
 from spark_jobs.restatement.windows import corrections
@@ -58,9 +58,9 @@ def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Acc
         stage.lake.append_files(LATE, judged.files)
     others = None
     if any(ranges.values()) or scope.everything or scope.has_horizon:
-        others = other_late_rows(stage.lake, scope, stage.definitions, stage.fence.token)
-    if others is not None:
-        stage.lake.append(LATE, others, None)
+        others = other_late_files(stage.lake, scope, stage.definitions, stage.fence.token)
+    if others:
+        stage.lake.append_files(LATE, others)
     accounts = {name: of.account for name, of in corrected.items()}
     for name, account in judged.accounts.items():
         if name in accounts or account != Account():

@@ -35,6 +35,7 @@ from spark_jobs.landing.worker import first_rows, output_schema, read_file
 from spark_jobs.plugins.code import Format
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.written_files import Destination, WrittenFile
+from spark_jobs.storage.descriptions.tables import row_columns
 from spark_jobs.threads import in_threads
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Blocks:
     process keeps the rows of small files (`here`), Spark those of larger ones (`cached`).
     """
 
-    spark: SparkSession
+    spark: SparkSession | None
     buckets: int
     hash_ranges: int
     here: pa.Table | None = None
@@ -110,13 +111,14 @@ class Blocks:
 
     @classmethod
     def of(
-        cls, spark: SparkSession, source: Source, files: list[LandingFile], erased: Erasures | None = None
+        cls, spark: SparkSession | None, source: Source, files: list[LandingFile], erased: Erasures | None = None
     ) -> Blocks:
-        """Read these files; nothing is kept of records with `erased` values."""
+        """Read these files; nothing is kept of records with `erased` values. Without a session this process reads
+        all of them."""
         spec, form = record_spec(source, erased), source.landing.form
         bounds = _bounds(files, form, spec)
         hash_ranges = 1 + sum(file.size for file in files) // HASHED_BYTES
-        if sum(file.size for file in files) <= BYTES_HERE:
+        if spark is None or sum(file.size for file in files) <= BYTES_HERE:
             of_files = in_threads(lambda file: list(_read_one(file, form, spec, bounds, hash_ranges)), files)
             parts = [part for of_file in of_files for part in of_file]
             return cls(spark, len(bounds) + 1, hash_ranges, here=pa.Table.from_batches(parts, _SCHEMA))
@@ -133,7 +135,10 @@ class Blocks:
     @property
     def read(self) -> DataFrame:
         """The kept rows as a Spark frame."""
-        return self.spark.createDataFrame(self.here) if self.cached is None else self.cached
+        if self.cached is not None:
+            return self.cached
+        assert self.spark is not None, "a frame is asked of a lake with frames alone"
+        return self.spark.createDataFrame(self.here)
 
     def counts(self) -> tuple[dict[str, dict[str, int]], Hashes]:
         """The `COUNTS` of each file by its path, and the hashes of delta_ids in the first range: one job at most."""
@@ -155,16 +160,20 @@ class Blocks:
 
     @property
     def rejects(self) -> DataFrame:
-        """The rejected records."""
-        if self.here is not None:
-            return self.spark.createDataFrame(self.here.filter(pc.equal(self.here["kind"], REJECT)))
+        """The rejected records as a Spark frame."""
         return self.read.where(F.col("kind") == REJECT)
+
+    @property
+    def rejects_here(self) -> pa.Table:
+        """The rejected records, which this process keeps."""
+        assert self.here is not None, "the caller looks who keeps them"
+        return self.here.filter(pc.equal(self.here["kind"], REJECT))
 
     def drifts(self) -> list[Drift]:
         """The rejects due to other columns than the declared ones, by rule and reason."""
         if self.here is None:
             return drifts(self.rejects)
-        rows = self.here.filter(pc.equal(self.here["kind"], REJECT))
+        rows = self.rejects_here
         rows = rows.filter(pc.is_in(rows["rule"], pa.array(_DRIFT_RULES)))
         records = pc.fill_null(rows["records"], 1)
         rows = pa.table({**{name: rows[name] for name in ("rule", "reason", "file")}, "records": records})
@@ -193,6 +202,21 @@ class Blocks:
         """`row_id` and `delta_id` of the good rows whose delta_ids pass the filter; the source must declare
         delta_ids."""
         return self._blocks.select("payload").mapInArrow(partial(_identities, wanted=wanted), IDENTITY)
+
+    def rows_here(self, source: Source, row_ids: Ints) -> pa.Table:
+        """Of the good rows that this process keeps, those with these ids, with the columns of `tables.row_columns`."""
+        columns, wanted = [column.name for column in row_columns(source)], pa.array(row_ids)
+        parts = []
+        for _, seq_no, payload in self._blocks_here:
+            rows = decoded(payload)
+            rows = rows.filter(pc.is_in(rows["row_id"], value_set=wanted))
+            parts.append(rows.append_column("seq_no", pa.repeat(pa.scalar(seq_no), rows.num_rows)).select(columns))
+        return pa.concat_tables(parts)
+
+    def identities_here(self, wanted: BloomFilter) -> pa.Table:
+        """`identities` of the rows that this process keeps."""
+        none = pa.schema([("row_id", pa.int64()), ("delta_id", pa.string())]).empty_table()
+        return pa.concat_tables([none, *(_passing(payload, wanted) for *_, payload in self._blocks_here)])
 
     def write_chunks(self, source: Source, landing: int, hidden: Ints, to: Destination) -> list[WrittenFile]:
         """Write the source's chunks, of all good rows except those with the ids `hidden`; returns the files."""
@@ -298,9 +322,13 @@ def _gathered(parts: pa.ChunkedArray) -> Hashes:
 def _identities(batches: Iterable[pa.RecordBatch], *, wanted: BloomFilter) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for payload in batch.column("payload"):
-            rows = decoded(payload).select(["row_id", "delta_id"]).combine_chunks()
-            passing = wanted.passing(hashes_of(rows.column("delta_id")))
-            yield from rows.filter(pa.array(passing)).to_batches()
+            yield from _passing(payload, wanted).to_batches()
+
+
+def _passing(payload: pa.Scalar, wanted: BloomFilter) -> pa.Table:
+    """`row_id` and `delta_id` of a block's rows whose delta_ids pass the filter."""
+    rows = decoded(payload).select(["row_id", "delta_id"]).combine_chunks()
+    return rows.filter(pa.array(wanted.passing(hashes_of(rows.column("delta_id")))))
 
 
 def _payload(rows: pa.Table) -> bytes:

@@ -15,7 +15,7 @@ from spark_jobs.landing.blocks import Blocks
 from spark_jobs.landing.standing import DUPLICATE, STANDS, identities, standing_rows, stories
 from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.row_json import as_json
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import FrameLake
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -39,7 +39,7 @@ class Contest:
         return total.n, total.displacing
 
 
-def contest(lake: Lake, source: Source, blocks: Blocks, suspected: Hashes) -> Contest:
+def contest(lake: FrameLake, source: Source, blocks: Blocks, suspected: Hashes) -> Contest:
     """Compare the rows whose delta_ids have the hashes `suspected`: the new rows with each other and with those that
     count."""
     wanted = BloomFilter.of(suspected)
@@ -66,7 +66,7 @@ def counted_row(new: DataFrame, contested: DataFrame) -> DataFrame:
     return new.join(least, "delta_id", "left").withColumn("counted_row_id", stands_for).drop("least")
 
 
-def with_conflict(lake: Lake, source: Source, duplicates: DataFrame, new: DataFrame) -> DataFrame:
+def with_conflict(lake: FrameLake, source: Source, duplicates: DataFrame, new: DataFrame) -> DataFrame:
     """The duplicates with a column `conflict`: true if a row differs in a value from the row that counts. That row is
     one of `new`, or stands already."""
     wanted = duplicates.select(F.col("counted_row_id").alias("row_id")).distinct()

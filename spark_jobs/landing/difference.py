@@ -29,7 +29,7 @@ from spark_jobs.landing.survey import Survey
 from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.row_json import as_json, rows_of_json
 from spark_jobs.storage.descriptions.tables import row_columns
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import FrameLake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -64,7 +64,9 @@ def versions_after(found: Survey, lines: Mapping[str, int | None]) -> dict[str, 
     return versions | {v.path: replace(v, kind=RETRACTED) for v in found.retracted}
 
 
-def difference(lake: Lake, source: Source, found: Survey, read: DataFrame, before: Mapping[str, Version]) -> Difference:
+def difference(
+    lake: FrameLake, source: Source, found: Survey, read: DataFrame, before: Mapping[str, Version]
+) -> Difference:
     """Compare what stands with what should stand. `read`: the rows of the files that `found` names, as
     `reader.read_files` gives them. `before`: the versions of all files of the source.
 
@@ -106,7 +108,7 @@ class _Present:
     duplicates: DataFrame
 
     @classmethod
-    def of(cls, lake: Lake, source: Source, new: DataFrame, leaving: list[Version]) -> _Present:
+    def of(cls, lake: FrameLake, source: Source, new: DataFrame, leaving: list[Version]) -> _Present:
         of_files = _rows_of(lake, source, leaving).localCheckpoint()
         listed = F.broadcast(_frame(lake, "file STRING, leaves BOOLEAN", [(v.path, True) for v in leaving]))
         hidden = standing_duplicates(lake, source).join(listed, "file", "left").fillna({"leaves": False})
@@ -127,7 +129,7 @@ class _Present:
         return self.counted.select(*names, "leaves").unionByName(hidden).where("NOT leaves").select(*names)
 
 
-def _rows_of(lake: Lake, source: Source, versions: list[Version]) -> DataFrame:
+def _rows_of(lake: FrameLake, source: Source, versions: list[Version]) -> DataFrame:
     """The rows of these files that count, with `leaves`, which is true."""
     drops = [version.seq_no for version in versions]
     near = F.col("seq_no").between(min(drops), max(drops)) if drops else F.lit(False)
@@ -135,7 +137,7 @@ def _rows_of(lake: Lake, source: Source, versions: list[Version]) -> DataFrame:
     return rows.withColumn("leaves", F.lit(True))
 
 
-def _rejects(lake: Lake, source: Source, read: DataFrame, concerned: Mapping[str, Version]) -> DataFrame:
+def _rejects(lake: FrameLake, source: Source, read: DataFrame, concerned: Mapping[str, Version]) -> DataFrame:
     """The changes of rejects in files that are read or taken back. The earlier rejects of an unreadable file stay,
     except for the rejection of the whole file."""
     listed = [(p, v.kind == UNREADABLE, v.kind == RETRACTED) for p, v in concerned.items()]
@@ -175,5 +177,5 @@ def _net(before: DataFrame, after: DataFrame) -> DataFrame:
     return both.groupBy(*before.columns).agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def _frame(lake: Lake, schema: str, rows: Sequence[tuple[object, ...]]) -> DataFrame:
+def _frame(lake: FrameLake, schema: str, rows: Sequence[tuple[object, ...]]) -> DataFrame:
     return lake.spark.createDataFrame(rows, schema)

@@ -12,12 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,9 +32,12 @@ from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.sampling import Sample, read_sample, refused
 from spark_jobs.landing.worker import read_file
 from spark_jobs.sources import Source, parse_source
-from spark_jobs.sources.quantities import instant_at
+from spark_jobs.sources.quantities import DAY_US, instant_at
 from spark_jobs.sources.section import check_identifier
 
+LEAST_SHARE = 0.01
+"""The least share of a file's rows that a day must have to count as its last one: a few rows with a wrong year don't
+decide it."""
 MOST_REJECTS = 20
 """The most rejected records that are listed one by one."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -56,18 +61,21 @@ class Guess:
     rejected: dict[str, int]
     rejects: list[dict[str, Any]]
     left_out: tuple[str, ...]
+    last_days_us: tuple[int | None, ...]
+    """For each file, the midnight of the last day that has at least `LEAST_SHARE` of its rows; None without rows."""
 
 
 @dataclass(slots=True)
 class _Columns:
     """The columns of a guess by their names in the source file: headers, types, and the values that read as these
-    types."""
+    types. Of its `n_rows` rows, `n_distinct` differ: a row that came again is equal in each column."""
 
     headers: dict[str, str]
     kinds: dict[str, Kind]
     values: dict[str, list[str]]
     optional: frozenset[str]
     n_rows: int
+    n_distinct: int
 
     def of_types(self, *wanted: str) -> list[str]:
         """The names of the columns of these types."""
@@ -106,7 +114,7 @@ def guess_source(
     if read.first is not None:
         text, source = declared(read.first)
     left_out = tuple(sorted({name for sample in samples for name in sample.left_out}))
-    return Guess(text, source, read.rows, read.rejected, read.rejects, left_out)
+    return Guess(text, source, read.rows, read.rejected, read.rejects, left_out, tuple(read.last_days_us))
 
 
 def _columns(samples: Sequence[Sample]) -> tuple[_Columns, dict[str, Any]]:
@@ -140,7 +148,18 @@ def _columns(samples: Sequence[Sample]) -> tuple[_Columns, dict[str, Any]]:
     partial = {h for sample in samples for h in sample.partial}
     partial |= {h for h in cells for sample in samples if h not in sample.columns}
     optional = frozenset(c for c, h in headers.items() if h in partial)
-    return _Columns(headers, kinds, values, optional, sum(s.n_rows for s in samples)), landing
+    n_rows = sum(sample.n_rows for sample in samples)
+    return _Columns(headers, kinds, values, optional, n_rows, _distinct(samples)), landing
+
+
+def _distinct(samples: Sequence[Sample]) -> int:
+    """The number of rows that differ from each other."""
+    rows: set[tuple[tuple[str, Cell], ...]] = set()
+    for sample in samples:
+        columns = sorted(sample.columns.items())
+        named = [[(header, cell) for cell in cells] for header, cells in columns]
+        rows.update(zip(*named, strict=True))
+    return len(rows)
 
 
 def _spec(column: str, header: str, landing: dict[str, Any], nulls: Sequence[str]) -> ColumnSpec:
@@ -203,7 +222,9 @@ def _text(
     """The text of the source file."""
     kinds, values = columns.kinds, columns.values
     times = [c for c in columns.of_types("timestamp") or [time] if values[c]]
-    ids = [c for c in kinds if c.endswith("id") and c != entity and len(set(values[c])) == columns.n_rows]
+    able = [c for c in kinds if c.endswith("id") and c != entity and len(values[c]) == columns.n_rows]
+    # a row that came again has its id again
+    ids = [c for c in able if len(set(values[c])) == columns.n_distinct]
     listed = [f"  {c}: {_column(c, columns, {entity, time})}{_remark(kinds[c], values[c])}" for c in kinds]
     means = [f"      mean_{c}: avg({c})" for c in columns.of_types("float")]
     means += [f"      sum_{c}: sum({c})" for c in kinds if kinds[c].type.startswith("decimal")]
@@ -280,12 +301,16 @@ def _identifier(header: str) -> str:
 
 
 def _name(path: Path, given: str | None) -> str:
-    """The name of the source: the name of the folder above folders of dates, else that of the file."""
+    """The name of the source: that of the file or, if it or its folder is a date, of the first folder above that is
+    none."""
     if given is not None:
         return given
-    folder = path.resolve().parent
-    of_date = _DATE.fullmatch(folder.name) and folder.parent.name
-    return _identifier(folder.parent.name if of_date else path.name.split(".")[0])
+    resolved = path.resolve()
+    own = resolved.name.split(".")[0]
+    above = [folder.name for folder in resolved.parents if folder.name]
+    if not _DATE.fullmatch(own) and not (above and _DATE.fullmatch(above[0])):
+        return _identifier(own)
+    return _identifier(next((folder for folder in above if not _DATE.fullmatch(folder)), own))
 
 
 @dataclass(slots=True)
@@ -298,6 +323,8 @@ class _Read:
     rejects: list[dict[str, Any]] = field(default_factory=list)
     columns: dict[str, int] = field(default_factory=dict)
     first: datetime | None = None
+    last_days_us: list[int | None] = field(default_factory=list)
+    _days: Counter[int] = field(default_factory=Counter)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count a batch of a file's records."""
@@ -309,10 +336,19 @@ class _Read:
                 self.columns[match[1]] = self.columns.get(match[1], 0) + records
             if len(self.rejects) < MOST_REJECTS:
                 self.rejects.append({key: reject[key] for key in ("file", "line", "rule", "reason")})
+        times = batch["event_time"].drop_null().cast(pa.int64()).to_numpy()
+        days, rows = np.unique(times // DAY_US, return_counts=True)
+        self._days.update(dict(zip(days.tolist(), rows.tolist(), strict=True)))
         least = pc.min(batch["event_time"]).cast(pa.int64()).as_py()
         if least is not None:
             first = instant_at(least)
             self.first = first if self.first is None else min(self.first, first)
+
+    def end_file(self) -> None:
+        """Conclude a file: keep the last day of its rows."""
+        days, self._days = self._days, Counter()
+        least = LEAST_SHARE * days.total()
+        self.last_days_us.append(max((day * DAY_US for day, rows in days.items() if rows >= least), default=None))
 
 
 def _check(source: Source, files: Sequence[Path]) -> _Read:
@@ -325,4 +361,5 @@ def _check(source: Source, files: Sequence[Path]) -> _Read:
         listed = LandingFile(0, path.name, 1, status.st_size, checksum, status.st_mtime_ns, str(path.resolve()))
         for batch in read_file(listed, source.landing.form, record_spec(source)):
             read.add(batch)
+        read.end_file()
     return read

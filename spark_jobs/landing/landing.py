@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.kernels.identities import Hashes
@@ -18,6 +20,7 @@ from spark_jobs.landing.chunking import as_chunks
 from spark_jobs.landing.counting import Contest, as_duplicates, contest, counted_row, with_conflict
 from spark_jobs.landing.difference import Difference, difference
 from spark_jobs.landing.drift import check_drift
+from spark_jobs.landing.duplicates_here import ContestHere, contest_here, duplicates_here
 from spark_jobs.landing.erasures import erased_values
 from spark_jobs.landing.ledger import COUNTS, LANDED, UNREADABLE, Version, ledger_row
 from spark_jobs.landing.places import Places
@@ -28,8 +31,9 @@ from spark_jobs.landing.suspects import suspects
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.dense_files import dense_layout, page_rows
 from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import DUPLICATES, QUARANTINE, chunks, row_columns
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import FrameLake, Lake, with_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,11 +79,12 @@ class Landing:
                 blocks.forget()
             if landed is not None:
                 return landed
-        read = read_files(self.lake.spark, self.source, found.read, erased).persist()
+        lake = with_frames(self.lake, "the landing of a file that changed, or of a row in place of a landed one,")
+        read = read_files(lake.spark, self.source, found.read, erased).persist()
         try:
             if self.source.unknown_columns == "fail":
                 check_drift(self.source, drifts(read))
-            return self._correct(found, read)
+            return self._correct(lake, found, read)
         finally:
             read.unpersist()
 
@@ -116,34 +121,50 @@ class Landing:
             files = blocks.write_chunks(self.source, self.fence.token, hidden.row_ids, to)
             self.lake.append_files(table, files)
         if landed.totals["rejects"]:
-            rejects = _came(blocks.rejects.select(*REJECT))
-            self._append_rejects(rejects.withColumn("ended", F.lit(None).cast("string")))
+            self._write_rejects(blocks)
         return landed
 
-    def _contest(self, blocks: Blocks, hashes: Hashes) -> Contest | None:
+    def _write_rejects(self, blocks: Blocks) -> None:
+        if blocks.here is not None:
+            self._append_here(QUARANTINE, blocks.rejects_here.select(REJECT), self._rules)
+            return
+        lake = with_frames(self.lake, "a large landing")
+        rejects = _came(blocks.rejects.select(*REJECT))
+        self._append_rejects(lake, rejects.withColumn("ended", F.lit(None).cast("string")))
+
+    def _contest(self, blocks: Blocks, hashes: Hashes) -> Contest | ContestHere | None:
         """The contested delta_ids; None if there can't be any."""
         if self.source.delta_id is None:
             return None
         suspected = suspects(self.lake, self.source, blocks, hashes)
-        return contest(self.lake, self.source, blocks, suspected) if suspected.size else None
+        if not suspected.size:
+            return None
+        if blocks.here is not None:
+            return contest_here(self.lake, self.source, blocks, suspected)
+        return contest(with_frames(self.lake, "a large landing"), self.source, blocks, suspected)
 
-    def _hide(self, blocks: Blocks, contested: Contest, places: Places) -> _Hidden:
+    def _hide(self, blocks: Blocks, contested: Contest | ContestHere, places: Places) -> _Hidden:
         """Write the duplicates; returns their row ids, and their number in each file."""
+        if isinstance(contested, ContestHere):
+            made = duplicates_here(self.lake, self.source, blocks, contested, places)
+            self._append_here(DUPLICATES, made, {})
+            return _Hidden(np.sort(made["row_id"].to_numpy()), dict(Counter(made["file"].to_pylist())))
+        lake = with_frames(self.lake, "a large landing")
         marked = counted_row(blocks.rows(self.source), contested.ids.localCheckpoint())
         duplicates = marked.where("counted_row_id IS NOT NULL").localCheckpoint()
         row_ids = duplicates.select("row_id").toArrow().column("row_id").to_numpy()
         if row_ids.size:
             good = marked.where("counted_row_id IS NULL")
-            told = with_conflict(self.lake, self.source, duplicates, good)
-            self._append_duplicates(_came(as_duplicates(self.source, told)))
+            compared = with_conflict(lake, self.source, duplicates, good)
+            self._append_duplicates(lake, _came(as_duplicates(self.source, compared)))
         of_files, counts = np.unique(places.files(row_ids), return_counts=True)
         files = {places.paths[i]: n for i, n in zip(of_files.tolist(), counts.tolist(), strict=True)}
         return _Hidden(np.sort(row_ids), files)
 
-    def _correct(self, found: Survey, read: DataFrame) -> Landed:
+    def _correct(self, lake: FrameLake, found: Survey, read: DataFrame) -> Landed:
         """Land changes of landed files or rows, as a difference."""
-        before = ledger.versions(self.lake, self.source)
-        made = difference(self.lake, self.source, found, read, before)
+        before = ledger.versions(lake, self.source)
+        made = difference(lake, self.source, found, read, before)
         counts, entities = self._count_difference(made)
         concerned = {path for path, version in made.after.items() if not version.same_as(before.get(path))}
         rows = [
@@ -152,11 +173,11 @@ class Landing:
         ]
         landed = Landed(rows)
         totals = landed.totals
-        self._append_chunks(made.rows, totals["rows"] + totals["rows_back"], entities)
+        self._append_chunks(lake, made.rows, totals["rows"] + totals["rows_back"], entities)
         if totals["rejects"] + totals["rejects_back"]:
-            self._append_rejects(made.rejects)
+            self._append_rejects(lake, made.rejects)
         if totals["duplicates"] + totals["duplicates_back"]:
-            self._append_duplicates(made.duplicates)
+            self._append_duplicates(lake, made.duplicates)
         return landed
 
     def _count_difference(self, made: Difference) -> tuple[dict[str, dict[str, int]], int]:
@@ -173,29 +194,38 @@ class Landing:
                 counts[row.file][f"{what}_back" if row.diff < 0 else what] += row.n
         return counts, entities
 
-    def _append_chunks(self, rows: DataFrame, n_rows: int, entities: int) -> None:
+    def _append_here(self, table: Table, rows: pa.Table, marks: Mapping[str, Any]) -> None:
+        """Append rows that came, with `marks` and those of this landing."""
+        for name, value in {**marks, **self._marks, "diff": 1}.items():
+            rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
+        self.lake.append_files(table, self.lake.destination(table).write([rows]))
+
+    def _append_chunks(self, lake: FrameLake, rows: DataFrame, n_rows: int, entities: int) -> None:
         if n_rows:
             names = [column.name for column in row_columns(self.source)]
             made = as_chunks(rows.select(*names, "diff"), self.source, self.fence.token)
-            self.lake.append_dense(chunks(self.source), made, page_rows(n_rows, entities))
+            lake.append_dense(chunks(self.source), made, page_rows(n_rows, entities))
 
-    def _append_rejects(self, rejects: DataFrame) -> None:
-        rules = {
-            "rule_version": F.lit(RULES_VERSION),
-            "definition": F.lit(self.source.definition_parts()["parse"]),
-        }
-        self.lake.append(QUARANTINE, rejects.withColumns({**rules, **self._marks()}).coalesce(1), None)
+    def _append_rejects(self, lake: FrameLake, rejects: DataFrame) -> None:
+        lake.append(QUARANTINE, _marked(rejects, {**self._rules, **self._marks}).coalesce(1), None)
 
-    def _append_duplicates(self, duplicates: DataFrame) -> None:
-        rows = duplicates.select(*DUPLICATE, "diff").withColumns(self._marks())
-        self.lake.append(DUPLICATES, rows.coalesce(1), None)
+    def _append_duplicates(self, lake: FrameLake, duplicates: DataFrame) -> None:
+        rows = _marked(duplicates.select(*DUPLICATE, "diff"), self._marks)
+        lake.append(DUPLICATES, rows.coalesce(1), None)
 
+    @property
+    def _rules(self) -> dict[str, Any]:
+        """The rules that reject records, as a rejected record is marked with them."""
+        return {"rule_version": RULES_VERSION, "definition": self.source.definition_parts()["parse"]}
+
+    @property
     def _marks(self) -> dict[str, Any]:
-        return {
-            "source": F.lit(self.source.name),
-            "landing": F.lit(self.fence.token).cast("bigint"),
-            "run_id": F.lit(self.run_id),
-        }
+        """The columns that all rows of this landing have."""
+        return {"source": self.source.name, "landing": self.fence.token, "run_id": self.run_id}
+
+
+def _marked(rows: DataFrame, marks: Mapping[str, Any]) -> DataFrame:
+    return rows.withColumns({name: F.lit(value) for name, value in marks.items()})
 
 
 def _came(rows: DataFrame) -> DataFrame:

@@ -29,7 +29,7 @@ from spark_jobs.storage.delta.dense_files import dense_layout, page_rows
 from spark_jobs.storage.delta.file_summaries import FileSummary, logged_files
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import LANDINGS, chunks
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import Lake, RunLake
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class RowsDiffer(TidemarkError):
     code = "rows_differ"
 
 
-def merge_due(lake: SparkLake, source: Source, token: int, through: int) -> Merged:
+def merge_due(lake: RunLake, source: Source, token: int, through: int) -> Merged:
     """Merge the newest runs of landings up to `through`, if there are enough for a merge to pay; see
     `kernels.chunks.merging.due_runs`. Runs whose chunks are dense already stay."""
     of_landing = ledger.rows_by_landing(lake, source)
@@ -91,7 +91,7 @@ def merge_due(lake: SparkLake, source: Source, token: int, through: int) -> Merg
     )
 
 
-def merge_all(lake: SparkLake, source: Source, token: int, through: int) -> Merged:
+def merge_all(lake: RunLake, source: Source, token: int, through: int) -> Merged:
     """Merge the chunks of all landings up to `through`; a repeat changes nothing."""
     of_landing = ledger.rows_by_landing(lake, source)
     return _merge(lake, source, token, range(through + 1), runs_of(lake, source, of_landing), of_landing)
@@ -120,7 +120,7 @@ def _run(file: FileSummary) -> Run:
 
 
 def _merge(
-    lake: SparkLake,
+    lake: RunLake,
     source: Source,
     token: int,
     landings: range,
@@ -143,7 +143,7 @@ def _merge(
     newest = max((n for n in rows_by_landing if n <= before[-1].last), default=0)
     merger, counted = _Merger(source, newest, token), _Counted(before[0].first, through, tuple(rows_by_landing))
     stored = lake.stored(table, table.column_names, counted.where)
-    if tasks_for(rows, stored.n_bytes, ROWS_A_FILE) == 1:
+    if not isinstance(lake, SparkLake) or tasks_for(rows, stored.n_bytes, ROWS_A_FILE) == 1:
         draft = _merge_here(lake, table, merger, counted, stored.whole())
     else:
         draft = _merge_in_tasks(lake, table, merger, counted, rows)
@@ -191,7 +191,7 @@ class _Draft:
     replace: Callable[[int], object]
 
 
-def _merge_here(lake: SparkLake, table: Table, merger: _Merger, counted: _Counted, stored: pa.Table) -> _Draft:
+def _merge_here(lake: RunLake, table: Table, merger: _Merger, counted: _Counted, stored: pa.Table) -> _Draft:
     """Merge the chunks `stored` in this process."""
     made = merged_here(stored, merger)
 

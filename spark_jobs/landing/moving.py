@@ -25,7 +25,7 @@ from spark_jobs.landing.survey import Survey
 from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.row_json import as_json
 from spark_jobs.storage.descriptions.tables import row_columns
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import Lake, with_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -80,9 +80,10 @@ def refuse_cut_anew(lake: Lake, source: Source, surveyed: Survey, listed: Iterab
     gone = [v for p, v in surveyed.before.items() if v.kind == LANDED and p not in paths and v.seq_no in drops]
     if not new or not gone:
         return
+    frames = with_frames(lake, "a comparison of files that may have been cut anew")
     near = F.col("seq_no").between(min(drops), max(drops))
-    stood = _texts(Places.of(gone, source).located(standing_rows(lake, source, near)), source)
-    read = read_files(lake.spark, source, new, erased_values(lake, source)).where("rule IS NULL")
+    stood = _texts(Places.of(gone, source).located(standing_rows(frames, source, near)), source)
+    read = read_files(frames.spark, source, new, erased_values(lake, source)).where("rule IS NULL")
     come = _texts(read.select(*[column.name for column in row_columns(source)], "file"), source)
     try:
         repeating, repeated = _contained(come, stood), _contained(stood, come)

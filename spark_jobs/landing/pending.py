@@ -17,7 +17,7 @@ from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.delta.data_files import StoredRows
 from spark_jobs.storage.descriptions.tables import LANDING_OF_ROWS, chunks, row_columns
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import FrameLake, Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -92,7 +92,7 @@ def pending_updates(lake: Lake, source: Source, landed_through: int) -> Pending:
     return Pending(ChunkRows(source, stored, n_rows), tuple(found), drops, repeats)
 
 
-def chunk_rows(lake: Lake, source: Source) -> DataFrame:
+def chunk_rows(lake: FrameLake, source: Source) -> DataFrame:
     """The chunks of a source as rows: the columns of `tables.row_columns`, and `diff` and `landing`."""
     return rows_of_chunks(lake.read(chunks(source)), source, landing=F.expr(LANDING_OF_ROWS))
 

@@ -22,7 +22,7 @@ from spark_jobs.landing.pending import chunk_rows
 from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import DUPLICATES, LANDING_OF_ROWS, QUARANTINE, chunks, row_columns
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import FrameLake, Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -33,7 +33,7 @@ DUPLICATE = ("seq_no", "file", "line", "row_id", "delta_id", "counted_row_id", "
 """The columns that identify a duplicate."""
 
 
-def standing_rows(lake: Lake, source: Source, condition: Column | None = None) -> DataFrame:
+def standing_rows(lake: FrameLake, source: Source, condition: Column | None = None) -> DataFrame:
     """The rows in chunks that count, with the columns of `tables.row_columns`. `condition`, if given, selects rows; it
     must depend on the row alone."""
     rows = chunk_rows(lake, source).where(ledger.is_counted(lake, source))
@@ -42,7 +42,7 @@ def standing_rows(lake: Lake, source: Source, condition: Column | None = None) -
     )
 
 
-def identities(lake: Lake, source: Source, wanted: BloomFilter) -> DataFrame:
+def identities(lake: FrameLake, source: Source, wanted: BloomFilter) -> DataFrame:
     """`row_id` and `delta_id` of every row that came to or left chunks, with `diff` and `landing`; only rows whose
     delta_ids pass the filter."""
     landed = lake.read(chunks(source)).where(ledger.is_counted(lake, source))
@@ -82,12 +82,12 @@ def _not_taken_back(rows: DataFrame) -> DataFrame:
     return rows.where("diff > 0").join(gone, later, "left_anti")
 
 
-def standing_duplicates(lake: Lake, source: Source) -> DataFrame:
+def standing_duplicates(lake: FrameLake, source: Source) -> DataFrame:
     """The rows in duplicates now, with the columns `DUPLICATE`."""
     return _open(lake, source, DUPLICATES, DUPLICATE)
 
 
-def standing_rejects(lake: Lake, source: Source) -> DataFrame:
+def standing_rejects(lake: FrameLake, source: Source) -> DataFrame:
     """The records in quarantine now, with the columns `REJECT`."""
     return _open(lake, source, QUARANTINE, REJECT)
 
@@ -106,7 +106,7 @@ def rejects_of_drops(lake: Lake, source: Source, drops: Iterable[int], rules: It
     return stand.filter(pc.greater(stand["diff_sum"], 0)).select(REJECT).sort_by(in_order)
 
 
-def _open(lake: Lake, source: Source, table: Table, identity: tuple[str, ...]) -> DataFrame:
+def _open(lake: FrameLake, source: Source, table: Table, identity: tuple[str, ...]) -> DataFrame:
     rows = lake.read(table).where(F.col("source") == source.name)
     counted = rows.where(ledger.is_counted(lake, source))
     return counted.groupBy(*identity).agg(F.sum("diff").alias("diff")).where("diff > 0").drop("diff")

@@ -41,7 +41,7 @@ def suspects(lake: Lake, source: Source, blocks: Blocks, first: Hashes) -> Hashe
     return np.unique(np.concatenate(shared))
 
 
-def _landed(spark: SparkSession, landed: StoredRows, new: Hashes) -> Hashes:
+def _landed(spark: SparkSession | None, landed: StoredRows, new: Hashes) -> Hashes:
     """The hashes in `new` that a landed row has, too."""
     if not new.size or not landed.fragments:
         return new[:0]

@@ -32,14 +32,14 @@ from spark_jobs.restatement.touched import at, instant
 from spark_jobs.sources import Source, State
 from spark_jobs.storage.descriptions.column_types import INSTANT
 from spark_jobs.storage.descriptions.sql import literal, qualified
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import FrameLake
 from spark_jobs.trace.source_plane import counting_rows, stored_counting_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def windows_as_of(lake: Lake, definition: Definition, at_us: int | None = None) -> DataFrame:
+def windows_as_of(lake: FrameLake, definition: Definition, at_us: int | None = None) -> DataFrame:
     """The rows of a window table as they were known at `at_us` (microseconds; None: the newest), read by the table's
     SQL function. Columns: the key, the window's bounds, aggregates, revision, known_from."""
     time_us = ReadPoint.of_publication(lake, definition.source, at_us).known_us
@@ -50,7 +50,9 @@ def windows_as_of(lake: Lake, definition: Definition, at_us: int | None = None) 
     )
 
 
-def states_at(lake: Lake, source: Source, *, event_us: int | None = None, known_us: int | None = None) -> DataFrame:
+def states_at(
+    lake: FrameLake, source: Source, *, event_us: int | None = None, known_us: int | None = None
+) -> DataFrame:
     """States at an event time (None: all that is published) as known at a visible time (None: the newest).
 
     Folds an entity's deltas with `event_time <= event_us` and `time <= known_us` (microseconds): from the chains if the
@@ -80,7 +82,7 @@ def states_at(lake: Lake, source: Source, *, event_us: int | None = None, known_
 
 
 def entity_state(
-    lake: Lake, source: Source, entity: str, *, event_us: int | None = None, known_us: int | None = None
+    lake: FrameLake, source: Source, entity: str, *, event_us: int | None = None, known_us: int | None = None
 ) -> pa.Table:
     """The state of one entity, as `states_at` gives it, read without Spark from the files that can contain the entity.
 

@@ -23,7 +23,7 @@ from spark_jobs.reads.point import ReadPoint
 from spark_jobs.restatement.chains import published_segments
 from spark_jobs.sources import Source, State
 from spark_jobs.storage.descriptions.times import instant
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import FrameLake
 from spark_jobs.trace.horizon import check_state_time
 
 Row = dict[str, Any]
@@ -35,7 +35,7 @@ class RollbackNotExpressible(TidemarkError):
     code = "rollback_not_expressible"
 
 
-def entity_history(lake: Lake, source: Source, entity: str) -> list[ChainVersion]:
+def entity_history(lake: FrameLake, source: Source, entity: str) -> list[ChainVersion]:
     """The published deltas of one entity that count now, in order, each with the state after it; times in microseconds.
 
     Deltas that retention has removed are part of the state before the first one. Empty for an entity without deltas.
@@ -47,7 +47,7 @@ def entity_history(lake: Lake, source: Source, entity: str) -> list[ChainVersion
     return versions(_segments(lake, source, entity), transforms=REGISTERED)
 
 
-def rollback_rows(lake: Lake, source: Source, entity: str, to_us: int, *, at_us: int) -> list[Row]:
+def rollback_rows(lake: FrameLake, source: Source, entity: str, to_us: int, *, at_us: int) -> list[Row]:
     """The rows that have to land so that the entity has at `at_us` the state that it had at `to_us` (microseconds).
 
     A row maps columns to values, with times as the source's files write them: see `written_time`. Empty if the entity
@@ -224,7 +224,7 @@ def check_keeps_chains(source: Source) -> None:
         )
 
 
-def _segments(lake: Lake, source: Source, entity: str) -> Segments:
+def _segments(lake: FrameLake, source: Source, entity: str) -> Segments:
     check_keeps_chains(source)
     return published_segments(lake, source, ReadPoint.open(lake, source).publication, entity)
 

@@ -24,8 +24,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.checkpoints import ChainFrame
 from spark_jobs.checkpoints.frames import NEEDED, columns_needed
 from spark_jobs.definitions.meaning import chain_columns, chain_inputs, meaning_of, policy_of
-from spark_jobs.exchange import Block, exchange, is_for_here, tasks_for
-from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
+from spark_jobs.exchange import Block, Labelled, exchange, is_for_here, tasks_for
+from spark_jobs.kernels.comparison import CLOSING, LIVE, key_codes, without_closed
 from spark_jobs.kernels.deltas.frontiers import ALWAYS, UNMOVED, Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning
 from spark_jobs.kernels.deltas.packing import unpack
@@ -33,22 +33,22 @@ from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.traffic import Traffic, entity_class
 from spark_jobs.kernels.plain import Flags, are, numbers
-from spark_jobs.restatement.by_entity import dealt
+from spark_jobs.restatement.by_entity import dealt, stamped
 from spark_jobs.restatement.chain_needs import Needs, touched_entities
 from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART, STATE_PART
 from spark_jobs.restatement.chain_task import COMPACTED, ChainTask, segment_columns
 from spark_jobs.restatement.chain_worker import TYPED, ChainWorker, oldest_age, typed
 from spark_jobs.restatement.published import published_files, published_rows
 from spark_jobs.restatement.states import prior_states
-from spark_jobs.restatement.touched import Scope
+from spark_jobs.restatement.touched import Scope, instant
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.delta.chain_files import DeltaFiles, delta_files
 from spark_jobs.storage.delta.data_files import StoredRows
-from spark_jobs.storage.delta.written_files import WrittenFile
+from spark_jobs.storage.delta.written_files import Destination, WrittenFile, as_plain
 from spark_jobs.storage.descriptions.chain_tables import CHAINS, CHAINS_PART, SEGMENT
 from spark_jobs.storage.descriptions.tables import STATE
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import FrameLake, Lake
 from spark_jobs.trace.frontiers import SourceFrontiers
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def retention_of(frontiers: SourceFrontiers) -> Frontiers:
 
 
 def published_chains(
-    lake: Lake,
+    lake: FrameLake,
     source: Source,
     publication: Publication,
     *,
@@ -173,7 +173,7 @@ def published_chains(
     rows = published_rows(lake, CHAINS, publication).where(F.col("source") == source.name)
     if entity is not None:
         rows = rows.where(F.col("entity") == entity)
-    found = delta_files(lake.spark, CHAINS) if entity is None else None
+    found = delta_files(lake.folder, CHAINS) if entity is None else None
     files = None if found is None else PublishedFiles(found, source.name, meaning, publication)
     return chains_of_segments(_standing(rows), meaning, frontiers, files)
 
@@ -188,11 +188,11 @@ def chains_of_segments(
     return ChainFrame(rows.select(*columns), meaning, frontiers, files)
 
 
-def published_segments(lake: Lake, source: Source, publication: Publication, entity: str) -> Segments:
+def published_segments(lake: FrameLake, source: Source, publication: Publication, entity: str) -> Segments:
     """The published segments of one entity, whose code is 0. They are read from the table's files, or by Spark if those
     cannot be read directly. Times are in microseconds."""
     meaning = meaning_of(source)
-    files = delta_files(lake.spark, CHAINS)
+    files = delta_files(lake.folder, CHAINS)
     if files is None:
         table = published_chains(lake, source, publication, entity=entity).segments.toArrow()
     else:
@@ -246,20 +246,39 @@ def _published(rows: pa.Table, publication: Publication) -> pa.Array:
     return pc.and_(visible, pc.less(since, publication.published_us))
 
 
-def chains_left_behind(lake: Lake, scope: Scope, token: int) -> DataFrame | None:
-    """The rows that close all chains of a source that no longer keeps chains. None if the source still keeps them, or
-    if its last publication kept none."""
+def close_chains_left_behind(lake: Lake, scope: Scope, token: int) -> list[WrittenFile]:
+    """Write the rows that close all chains of a source that no longer keeps chains; returns their files.
+
+    There are none if the source still keeps them, or if its last publication kept none."""
     if scope.source.keeps_chains or CHAINS_PART not in json.loads(scope.publication.definition or "{}"):
-        return None
-    rows = published_rows(lake, CHAINS, scope.publication).where(F.col("source") == scope.source.name)
-    told = (*SEGMENT, "end_time", "settled_end", "ages_from", "deltas", "known_from", "revision")
-    constants = {
-        "dropped": F.lit(0), "known_to": F.timestamp_micros(F.lit(scope.known_from_us)), "era": F.lit(CLOSING),
-        "token": F.lit(token),
-    }  # fmt: skip
-    missing = [c for c in CHAINS.columns if c.name not in {*told, *constants}]
-    empty = {c.name: F.lit(None).cast(c.type) for c in missing}
-    return _standing(rows).select(*told).withColumns(constants | empty)
+        return []
+    of_source = {"source": [scope.source.name]}
+    columns = [*SEGMENT[1:], *_OF_CLOSED, "known_from", "era"]
+    segments = published_files(lake, CHAINS, scope.publication, columns, None, of_source)
+    n_tasks = tasks_for(segments.n_rows, segments.n_bytes, ROWS_A_TASK, BYTES_A_TASK)
+    deal = partial(_blocks, choices={}, n_tasks=n_tasks)
+    pieces = [(SEGMENT_PART, part) for part in segments.split(ROWS_A_TASK)]
+    work = partial(_closed, scope=scope, to=lake.destination(CHAINS), token=token)
+    here = is_for_here(segments.n_rows, segments.n_bytes)
+    answers = exchange(lake.spark, pieces, deal, n_tasks, work, here=here)
+    return [WrittenFile(**file) for answer in answers for file in json.loads(answer)]
+
+
+_OF_CLOSED = ("end_time", "settled_end", "ages_from", "deltas", "revision")
+"""The columns of a segment that the row which closes it has, too, beside those that identify it."""
+
+
+def _closed(_: int, blocks: Labelled, *, scope: Scope, to: Destination, token: int) -> bytes:
+    """Write the rows that close the live segments of some entities; returns the files as JSON."""
+    rows = pa.concat_tables([table for _, table in blocks])
+    live, closing = (rows.filter(pc.equal(rows["era"], era)).drop_columns(["era"]) for era in (LIVE, CLOSING))
+    # the first segment of a chain has no start: nulls are equal here
+    codes, ended = key_codes([live, closing], (*SEGMENT[1:], "known_from"))
+    live = live.filter(pa.array(~np.isin(codes, ended)))
+    marks = {"dropped": 0, "known_to": instant(scope.known_from_us), "era": CLOSING}
+    for name, value in marks.items():
+        live = live.append_column(name, pa.repeat(value, live.num_rows))
+    return json.dumps(as_plain(to.write([stamped(live, scope.source, token)]))).encode()
 
 
 def _standing(rows: DataFrame) -> DataFrame:

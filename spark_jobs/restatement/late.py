@@ -9,33 +9,29 @@ source's state. A row that was removed below the horizon is listed as one that s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import reduce
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.exchange import ROWS_ALONE, ROWS_HERE, answers
+from spark_jobs.exchange import ROWS_ALONE, ROWS_HERE, Block, Labelled, answers, exchange, is_for_here, tasks_for
 from spark_jobs.kernels.accounts import LISTED_REASONS, Account
 from spark_jobs.kernels.lateness import Lateness
+from spark_jobs.kernels.placing import consolidated
 from spark_jobs.kernels.plain import Flags, Ints, numbers, present
-from spark_jobs.restatement.touched import Scope, at
-from spark_jobs.restatement.update_columns import drop_start, has_required, required_columns
+from spark_jobs.restatement.by_entity import dealt
+from spark_jobs.restatement.touched import Scope
+from spark_jobs.restatement.update_columns import required_columns
 from spark_jobs.sources import Source
-from spark_jobs.storage.coordination.publication import visible
+from spark_jobs.storage.coordination.publication import visible_rows
 from spark_jobs.storage.delta.data_files import StoredRows
 from spark_jobs.storage.delta.written_files import Destination, WrittenFile, as_plain
-from spark_jobs.storage.descriptions.row_json import as_json
-from spark_jobs.storage.descriptions.tables import LATE
+from spark_jobs.storage.descriptions.tables import LATE, row_columns
 from spark_jobs.storage.lakes.lake import Lake
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 BELOW, KEPT_BELOW = "below_horizon", "kept_below_horizon"
 """The action of a row that was added below the horizon, and that of a row that was removed below it and still
@@ -45,7 +41,6 @@ ROWS_A_TASK = 1 << 20
 """The rows that one task judges: a day's rows make one small file, a year's rows are judged by all cores."""
 LISTED = [c for c in LATE.column_names if c not in ("diff", "token", "known_from")]
 """The columns of `silver.late` that describe a row and its lateness for windows of a definition."""
-_STORED = {c.name: c.type for c in LATE.columns}
 
 
 @dataclass
@@ -95,75 +90,138 @@ def late_rows(
         yield from judge.listed([touching], {definition.name: Account()})
 
 
-def other_late_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> DataFrame | None:
-    """The other rows to append to `silver.late_history`: after a change of definition, and for rows below the horizon.
-    None if there is neither."""
-    parts = []
-    if scope.everything:
-        parts.append(_taken_back(lake, scope, definitions))
-    if scope.has_horizon:
-        parts.append(_below_changes(lake, scope, definitions))
-    if not parts:
+def other_late_files(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> list[WrittenFile] | None:
+    """Write the other rows for `silver.late_history`: after a change of definition, and for rows below the horizon.
+
+    Returns their files, or None if there is neither."""
+    if not (scope.everything or scope.has_horizon):
         return None
-    marks = {"known_from": at(scope.known_from_us), "token": F.lit(token).cast("bigint")}
-    return reduce(DataFrame.unionByName, parts).withColumns(marks).select(*LATE.column_names)
+    others = other_late_rows(lake, scope, definitions, token)
+    pieces = [(label, part) for label, rows in others.read.items() for part in rows.split(ROWS_A_TASK)]
+    n_rows, n_bytes = (sum(getattr(rows, what) for rows in others.read.values()) for what in ("n_rows", "n_bytes"))
+    n_tasks = tasks_for(n_rows, n_bytes, ROWS_A_TASK)
+    deal = partial(_blocks, n_tasks=n_tasks)
+    answers = exchange(lake.spark, pieces, deal, n_tasks, others, here=is_for_here(n_rows, n_bytes))
+    return [WrittenFile(**file) for answer in answers for file in json.loads(answer)]
 
 
-def _taken_back(lake: Lake, scope: Scope, definitions: list[Definition]) -> DataFrame:
-    """The rows that are listed now for changed or removed definitions, with `diff` negated. Late rows of a changed
-    definition are judged anew."""
+def other_late_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> OtherLateRows:
+    """The work that makes the rows which `other_late_files` writes."""
     stay = [definition.name for definition in definitions if not scope.of_parts(definition.part).everything]
-    judged = ~F.col("action").isin(BELOW, KEPT_BELOW) & ~F.col("definition").isin(stay)
-    return _listed(lake, scope, judged).withColumn("diff", -F.col("diff"))
-
-
-def _below_changes(lake: Lake, scope: Scope, definitions: list[Definition]) -> DataFrame:
-    """The changes to the listing of rows below the horizon: the rows that should be listed less those that are."""
-    listed = _listed(lake, scope, F.col("action").isin(BELOW, KEPT_BELOW)).withColumn("diff", -F.col("diff"))
-    both = _below(lake, scope, definitions).unionByName(listed)
-    return both.groupBy(*LISTED).agg(F.sum("diff").alias("diff")).where("diff <> 0")
-
-
-def _below(lake: Lake, scope: Scope, definitions: list[Definition]) -> DataFrame:
-    """The rows that were added or removed below the horizon, net of each other, once per definition that would have
-    taken them."""
-    rows = scope.below_horizon(lake).where(F.col("event_time") < at(scope.frontiers.reached_us))
-    # a row that was added and removed again below the horizon is not listed; one with other values is another row
-    text = as_json(scope.source).alias("text")
-    own = [
-        F.first(c).alias(c) for c in rows.columns if c[:2] in ("c_", "t_") or c in ("entity", "event_time", "seq_no")
-    ]
-    net = rows.groupBy("row_id", text).agg(F.sum("diff").alias("net"), *own).where("net <> 0")
-    takers = [
-        F.when(has_required(d) & time.isNotNull(), F.struct(F.lit(d.name).alias("definition"), time.alias("time")))
-        for d in definitions
-        for time in [F.col(f"t_{d.time}")]
-    ]
-    if scope.source.state is not None:
-        takers.append(F.struct(F.lit(None).cast("string").alias("definition"), F.col("event_time").alias("time")))
-    if not takers:
-        return lake.read(LATE).where("false").select(*LISTED, "diff")
-    told = {
-        "definition": F.col("of.definition"),
-        "event_time": F.col("of.time"),
-        "source": _name(scope),
-        "drop_lo": F.timestamp_micros(drop_start(scope.source)),
-        "action": F.when(F.col("net") > 0, BELOW).otherwise(KEPT_BELOW),
-        "diff": F.abs("net"),
+    below = pc.field("action").isin(pa.array([BELOW, KEPT_BELOW]))
+    of_changed = ~below & ~pc.field("definition").isin(pa.array(stay, pa.string()))
+    listed = {TAKEN_BACK: of_changed if scope.everything else None, LISTED_BELOW: below if scope.has_horizon else None}
+    shown, of_source = visible_rows(scope.publication), {"source": [scope.source.name]}
+    read = {
+        label: lake.stored(LATE, [*LISTED, "diff"], shown & which, of_source)
+        for label, which in listed.items()
+        if which is not None
     }
-    below = net.withColumn("of", F.explode(F.array_compact(F.array(*takers)))).withColumns(told)
-    missing = {c: F.lit(None).cast(_STORED[c]) for c in LISTED if c not in below.columns}
-    return below.withColumns(missing).select(*LISTED, "diff")
+    if scope.has_horizon:
+        columns = [column.name for column in row_columns(scope.source)]
+        read[LANDED_BELOW] = scope.below_horizon(lake, [*columns, "diff"])
+    return OtherLateRows(scope.source, tuple(definitions), lake.destination(LATE), scope.known_from_us, token, read)
 
 
-def _listed(lake: Lake, scope: Scope, which: Column) -> DataFrame:
-    """The source's rows that are listed now and meet `which`; `diff` is how often each is listed."""
-    rows = lake.read(LATE).where((F.col("source") == scope.source.name) & visible(scope.publication) & which)
-    return rows.groupBy(*LISTED).agg(F.sum("diff").alias("diff")).where("diff <> 0")
+def _blocks(piece: tuple[str, StoredRows], *, n_tasks: int) -> Iterator[Block]:
+    label, stored = piece
+    for table in stored.tables():
+        yield from dealt(label, table, n_tasks)
 
 
-def _name(scope: Scope) -> Column:
-    return F.lit(scope.source.name)
+TAKEN_BACK, LISTED_BELOW, LANDED_BELOW = "taken back", "listed below the horizon", "landed below the horizon"
+"""The inputs of `OtherLateRows`: the rows that are listed for definitions that changed or went, the rows that are
+listed below the horizon, and the updates that landed below it."""
+
+
+@dataclass(frozen=True)
+class OtherLateRows:
+    """The work of a task: the rows of its entities for `silver.late_history` that no touching row makes.
+
+    The rows of changed or removed definitions are taken back, since late rows of a changed definition are judged anew.
+    Of the rows below the horizon, what should be listed is compared with what is listed. `read` has the inputs.
+    """
+
+    source: Source
+    definitions: tuple[Definition, ...]
+    to: Destination
+    known_from_us: int
+    token: int
+    read: Mapping[str, StoredRows]
+
+    def __call__(self, _: int, blocks: Labelled) -> bytes:
+        """The files of the rows, as JSON."""
+        made = self.rows(blocks)
+        return json.dumps(as_plain(self.to.write([made] if made.num_rows else []))).encode()
+
+    def rows(self, blocks: Labelled) -> pa.Table:
+        """The rows of some entities, with the columns of `silver.late_history`."""
+        given: dict[str, list[pa.Table]] = {label: [] for label in (TAKEN_BACK, LISTED_BELOW, LANDED_BELOW)}
+        for label, table in blocks:
+            given[label].append(table)
+        listed = [table for label in (TAKEN_BACK, LISTED_BELOW) for table in given[label]]
+        parts = [_negated(table.select([*LISTED, "diff"])) for table in listed]
+        if given[LANDED_BELOW]:
+            parts += self._below(pa.concat_tables(given[LANDED_BELOW]))
+        if not parts:
+            return self.to.schema.empty_table()
+        whole = pa.concat_tables([self._fitted(part) for part in parts])
+        summed = whole.group_by(LISTED).aggregate([("diff", "sum")]).rename_columns([*LISTED, "diff"])
+        summed = summed.filter(pc.not_equal(summed["diff"], 0))
+        marks = {"known_from": pa.scalar(self.known_from_us, pa.int64()), "token": pa.scalar(self.token, pa.int64())}
+        for name, value in marks.items():
+            summed = summed.append_column(name, pa.repeat(value, summed.num_rows))
+        return summed
+
+    def _below(self, updates: pa.Table) -> Iterator[pa.Table]:
+        """Yield the rows that were added or removed below the horizon, net of each other, once per definition that
+        would have taken them.
+
+        A row that was added and removed again below the horizon is not listed; one with other values is another row.
+        """
+        net = consolidated(updates)
+        for definition in self.definitions:
+            yield self._taken(net, definition.name, f"t_{definition.time}", takes(definition, net))
+        if self.source.state is not None:
+            yield self._taken(net, None, "event_time", np.ones(net.num_rows, np.bool_))
+
+    def _taken(self, net: pa.Table, definition: str | None, time: str, taken: Flags) -> pa.Table:
+        """The rows `taken` of `net`, as a definition that has the time column `time` would have taken them."""
+        rows = net.filter(pa.array(taken))
+        n, diff = rows.num_rows, numbers(rows["diff"])
+        return pa.table(
+            {
+                "definition": pa.array([definition] * n, pa.string()),
+                "source": pa.repeat(self.source.name, n),
+                "row_id": rows["row_id"],
+                "entity": rows["entity"],
+                "event_time": rows[time],
+                "drop_lo": pa.array(self.source.drops.starts(numbers(rows["seq_no"]))),
+                "action": pa.array(np.where(diff > 0, BELOW, KEPT_BELOW).tolist(), pa.string()),
+                "diff": pa.array(np.abs(diff)),
+            }
+        )
+
+    def _fitted(self, rows: pa.Table) -> pa.Table:
+        """The rows with the columns that are compared, in the types of the table; a column that they lack is null."""
+        columns = {}
+        for name in (*LISTED, "diff"):
+            kind = self.to.schema.field(name).type
+            present = name in rows.column_names
+            columns[name] = rows[name].cast(kind) if present else pa.nulls(rows.num_rows, kind)
+        return pa.table(columns)
+
+
+def _negated(rows: pa.Table) -> pa.Table:
+    place = rows.schema.get_field_index("diff")
+    return rows.set_column(place, "diff", pc.negate(rows["diff"]))
+
+
+def takes(definition: Definition, updates: pa.Table) -> Flags:
+    """Flags of the updates that have a time for the definition, and a value in each key column and required column; an
+    update without one is in no window."""
+    needed = [f"t_{definition.time}", *(f"c_{key}" for key in definition.key), *required_columns(definition)]
+    return np.logical_and.reduce([present(updates[column]) for column in needed])
 
 
 def _columns(definition: Definition) -> set[str]:

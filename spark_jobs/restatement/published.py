@@ -18,13 +18,13 @@ from spark_jobs.restatement.touched import at, instant
 from spark_jobs.storage.coordination.publication import Publication, visible, visible_rows
 from spark_jobs.storage.delta.data_files import StoredRows
 from spark_jobs.storage.descriptions.schema import Table
-from spark_jobs.storage.lakes.lake import Lake, TableReader
+from spark_jobs.storage.lakes.lake import FrameLake, TableReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def published_rows(lake: Lake, table: Table, publication: Publication) -> DataFrame:
+def published_rows(lake: FrameLake, table: Table, publication: Publication) -> DataFrame:
     """The published live rows and the closing rows that end some of them. `comparison.without_closed` drops a closing
     row and the row that it ends."""
     published = at(publication.published_us)

@@ -63,7 +63,7 @@ class Spread:
         return tasks
 
 
-def spread(spark: SparkSession, rows: WindowRows, rows_a_slice: int) -> Spread:
+def spread(spark: SparkSession | None, rows: WindowRows, rows_a_slice: int) -> Spread:
     """Count rows and look for keys with more than `rows_a_slice` rows, both by a sample. For sessions, also look for
     breaks in all rows of these keys."""
     kind, share = rows.definition.kind, min(max(_SHARE, _FEWEST_SAMPLED / rows_a_slice), 1.0)
@@ -109,7 +109,7 @@ def _sample(rows: WindowRows, *, share: float) -> bytes:
 
 
 def _at_breaks(
-    spark: SparkSession, pieces: Sequence[WindowRows], hot: tuple[HotKey, ...], gap: int, *, here: bool
+    spark: SparkSession | None, pieces: Sequence[WindowRows], hot: tuple[HotKey, ...], gap: int, *, here: bool
 ) -> tuple[HotKey, ...]:
     """The hot keys that have a break near the beginning of a cell, with their breaks."""
     look = partial(_stretches, hot=hot, gap=gap)

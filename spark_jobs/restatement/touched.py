@@ -22,13 +22,14 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.delta.data_files import StoredRows
 from spark_jobs.storage.descriptions.column_types import INSTANT
-from spark_jobs.storage.descriptions.tables import BELOW_HORIZON
+from spark_jobs.storage.descriptions.tables import BELOW_HORIZON, updates
 from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
-from spark_jobs.trace.source_plane import batch_rows, stored_counting_rows, trace_handles
+from spark_jobs.trace.placing import BATCH
+from spark_jobs.trace.source_plane import stored_counting_rows, trace_handles
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 MAX_RANGES = 32
 """The most ranges of time in one read; if there are more, the nearest ones are joined. Each range is a predicate
@@ -90,11 +91,13 @@ class Scope:
         """True if rows may be below a horizon."""
         return self.source.retention.horizon_us is not None or self.frontiers.horizon_us != NO_HORIZON_US
 
-    def below_horizon(self, lake: Lake) -> DataFrame:
-        """The updates of the trace that landed below the horizon of their time. The column has statistics, so files
-        without such updates are skipped."""
-        rows = batch_rows(lake, self.source, trace_handles(self.frontiers.arrangement))
-        return rows.where(F.col(BELOW_HORIZON.name).isNotNull())
+    def below_horizon(self, lake: Lake, columns: Sequence[str]) -> StoredRows:
+        """The updates of the trace that landed below the horizon of their time, and are not future-dated. The column
+        has statistics, so files without such updates are skipped."""
+        below = pc.is_valid(pc.field(BELOW_HORIZON.name)) & (
+            pc.field("event_time") < instant(self.frontiers.reached_us)
+        )
+        return lake.stored(updates(self.source), columns, below, {BATCH: trace_handles(self.frontiers.arrangement)})
 
     def nothing_to_do(self) -> bool:
         """True if this publication would show the same as the publication in force."""

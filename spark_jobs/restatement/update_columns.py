@@ -1,33 +1,8 @@
-"""Columns of updates in the trace, as Spark reads them."""
+"""Columns of updates in the trace that window definitions need."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pyspark.sql import functions as F  # noqa: N812
-
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.sources import Source
-from spark_jobs.storage.descriptions.sql import drop_start_sql
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
-
-def drop_start(source: Source) -> Column:
-    """The start of each update's drop, in microseconds."""
-    return F.expr(drop_start_sql(source.drops, "seq_no"))
-
-
-def has_required(definition: Definition) -> Column:
-    """The condition that an update has a value in each key column and each required column; without one it is in no
-    window."""
-    condition = F.lit(True)
-    for key in definition.key:
-        condition = condition & F.col(f"c_{key}").isNotNull()
-    for needed in required_columns(definition):
-        condition = condition & F.col(needed).isNotNull()
-    return condition
 
 
 def required_columns(definition: Definition) -> list[str]:

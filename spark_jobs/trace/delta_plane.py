@@ -29,7 +29,7 @@ from spark_jobs.model import Frontier
 from spark_jobs.storage.delta.fences import Fence
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.times import micros
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import Lake, with_frames
 from spark_jobs.trace.journal import StateConflict
 from spark_jobs.trace.plane import DataPlane, Examined, Placed, Slice, malformed
 
@@ -169,7 +169,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         for (lower, upper), handles in bounds.items():
             cut = cut | (F.col(BATCH).isin(handles) & ~_below(lower) & _below(upper))
         named = F.col(BATCH).isin([part.handle for part in slices])
-        rows = self._lake.read(self._table).where(named & cut)
+        rows = with_frames(self._lake, "a read of batches as a frame").read(self._table).where(named & cut)
         time = F.col(TIME) if since is None or since.time is None else F.greatest(TIME, _instant(since.time))
         return rows.select(*self._data, time.alias(TIME), DIFF)
 
@@ -200,7 +200,8 @@ class DeltaPlane(DataPlane["DataFrame"]):
         if TOKEN in self._table.column_names:
             spread = spread.withColumn(TOKEN, F.lit(0 if self._fence is None else self._fence.token).cast("bigint"))
         try:
-            self._lake.append(self._table, spread.sortWithinPartitions(BATCH, *self._order, TIME), None)
+            lake = with_frames(self._lake, "the writing of frames to batches")
+            lake.append(self._table, spread.sortWithinPartitions(BATCH, *self._order, TIME), None)
         except PySparkException as error:
             if not any(condition.startswith(_OVERTAKEN) for condition in conditions_in(str(error))):
                 raise

@@ -13,7 +13,7 @@ from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.delta.places import for_spark
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import updates
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import FrameLake
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
 from spark_jobs.trace.horizon import published_horizon
 from spark_jobs.trace.source_plane import SourcePlane, batch_rows, trace_handles
@@ -89,7 +89,7 @@ class TraceReport:
         return {**fields, "retracted": {**fields["retracted"], "gone": self.retracted.gone}}
 
 
-def inspect(lake: Lake, source: Source, frontiers: SourceFrontiers, publication: Publication) -> TraceReport:
+def inspect(lake: FrameLake, source: Source, frontiers: SourceFrontiers, publication: Publication) -> TraceReport:
     """Read all batches of the source's table of updates and report on them: for people, not for every run."""
     state = frontiers.arrangement
     plane = SourcePlane(lake, source)
@@ -138,12 +138,12 @@ def _dead(batch: StoredBatch, place: Place) -> BatchReport:
     return BatchReport(batch.handle, place, batch.n_updates, batch.size, batch.least, batch.greatest)
 
 
-def _files_read(lake: Lake, table: Table) -> DataFrame:
+def _files_read(lake: FrameLake, table: Table) -> DataFrame:
     """The paths of the files that have the table's rows, in the column `path`."""
     return lake.read(table).select(F.url_decode("_metadata.file_path").alias("path")).distinct()
 
 
-def _files_stored(lake: Lake, table: Table) -> DataFrame:
+def _files_stored(lake: FrameLake, table: Table) -> DataFrame:
     """All data files under the table's folder, also those out of use, as `path` and `length` (bytes)."""
     # lists the folder; the files themselves are not opened
     files = lake.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
@@ -151,7 +151,7 @@ def _files_stored(lake: Lake, table: Table) -> DataFrame:
     return listed.select(F.url_decode("path").alias("path"), "length")
 
 
-def _retracted(lake: Lake, source: Source, frontiers: SourceFrontiers, batches: list[BatchReport]) -> Retracted:
+def _retracted(lake: FrameLake, source: Source, frontiers: SourceFrontiers, batches: list[BatchReport]) -> Retracted:
     table = updates(source)
     live = [*trace_handles(frontiers.arrangement), *(b.handle for b in frontiers.arrangement.unsealed)]
     taken_back = batch_rows(lake, source, live).where(F.col("diff") < 0)

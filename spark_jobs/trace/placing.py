@@ -85,12 +85,7 @@ class Placement:
     def blocks(self, piece: _New | _Moving) -> Iterator[Block]:
         """Yield the updates of a piece as blocks, each update in the task of its entity."""
         for table in piece.updates(self):
-            if self.n_tasks == 1:
-                yield Block(0, "", table)
-                continue
-            tasks = hashes([table["entity"]]) % np.uint64(self.n_tasks)
-            for task in np.unique(tasks).tolist():
-                yield Block(task, "", table.filter(pa.array(tasks == task)))
+            yield from _dealt(table, self.n_tasks)
 
     def write(self, _: int, blocks: Labelled) -> bytes:
         """Write the updates of a task; returns the files and the numbers that `Written` sums up, as JSON."""
@@ -99,19 +94,9 @@ class Placement:
         updates = updates.drop_columns(["is_new"])
         if self.consolidates:
             updates = consolidated(updates)
-        if updates.num_rows:
-            below = int(present(updates[BELOW]).sum())
-            token = pa.repeat(pa.scalar(self.token, pa.int64()), updates.num_rows)
-            stamped = updates.set_column(updates.schema.get_field_index(TOKEN), TOKEN, token)
-            files = self.to.write(self._by_batch(stamped))
-        else:
-            below, files = 0, []
+        below = int(present(updates[BELOW]).sum())
+        files = self.to.write(_by_batch(_with_token(updates, self.token), self.order))
         return json.dumps({**facts, "below": below, "files": as_plain(files)}).encode()
-
-    def _by_batch(self, updates: pa.Table) -> Iterator[pa.Table]:
-        for handle in pc.unique(updates[BATCH]).to_pylist():
-            of_batch = np.flatnonzero(pc.equal(updates[BATCH], handle))
-            yield updates.take(pa.array(ascending(updates, of_batch, self.order)))
 
     def _facts(self, updates: pa.Table) -> dict[str, Any]:
         new, times, diffs = numbers(updates["is_new"]) != 0, numbers(updates[TIME]), numbers(updates[DIFF])
@@ -189,7 +174,7 @@ class Written:
 
 
 def place(
-    spark: SparkSession, to: Placement, landed: LandedRows | None, moving: StoredRows | None, n_rows: int
+    spark: SparkSession | None, to: Placement, landed: LandedRows | None, moving: StoredRows | None, n_rows: int
 ) -> Written:
     """Write the landed rows and the updates that move; `n_rows`: the approximate number of both."""
     n_bytes = sum(rows.n_bytes for rows in (landed, moving) if rows is not None)
@@ -209,3 +194,69 @@ def place(
         min(first, default=None),
         sum(of_task["below"] for of_task in results),
     )
+
+
+@dataclass(frozen=True)
+class Merging:
+    """The batch into which two batches of the trace are merged.
+
+    Args:
+        handle: the handle of the merged batch.
+        since: the least visible time of reads; earlier updates are moved up to it. None: they stay.
+        order: the columns that the batch is sorted by.
+        token: the token of the attempt.
+    """
+
+    handle: str
+    since: int | None
+    order: tuple[str, ...]
+    token: int
+    to: Destination
+
+    def write(self, _: int, blocks: Labelled) -> bytes:
+        """Write the updates of a task, consolidated; returns the files as JSON."""
+        updates = pa.concat_tables([table for _, table in with_room(blocks, itemgetter(1))])
+        if self.since is not None:
+            place = updates.schema.get_field_index(TIME)
+            moved = pa.array(np.maximum(numbers(updates[TIME]), self.since)).cast(updates.schema.field(place).type)
+            updates = updates.set_column(place, TIME, moved)
+        updates = consolidated(updates)
+        updates = updates.append_column(BATCH, pa.repeat(self.handle, updates.num_rows))
+        return json.dumps(as_plain(self.to.write(_by_batch(_with_token(updates, self.token), self.order)))).encode()
+
+
+def merge(spark: SparkSession | None, to: Merging, stored: StoredRows) -> list[WrittenFile]:
+    """Write the updates `stored` as one batch; returns its files."""
+    n_tasks = tasks_for(stored.n_rows, stored.n_bytes, ROWS_A_TASK)
+
+    def blocks(part: StoredRows) -> Iterator[Block]:
+        for table in part.tables():
+            yield from _dealt(table, n_tasks)
+
+    here = is_for_here(stored.n_rows, stored.n_bytes)
+    answers = exchange(spark, stored.split(ROWS_A_TASK), blocks, n_tasks, to.write, here=here)
+    return [WrittenFile(**file) for answer in answers for file in json.loads(answer)]
+
+
+def _dealt(updates: pa.Table, n_tasks: int) -> Iterator[Block]:
+    """Yield the updates as blocks, each update in the task of its entity."""
+    if n_tasks == 1:
+        yield Block(0, "", updates)
+        return
+    tasks = hashes([updates["entity"]]) % np.uint64(n_tasks)
+    for task in np.unique(tasks).tolist():
+        yield Block(task, "", updates.filter(pa.array(tasks == task)))
+
+
+def _with_token(updates: pa.Table, token: int) -> pa.Table:
+    """The updates under the token of the attempt that writes them."""
+    column = pa.repeat(pa.scalar(token, pa.int64()), updates.num_rows)
+    place = updates.schema.get_field_index(TOKEN)
+    return updates.append_column(TOKEN, column) if place < 0 else updates.set_column(place, TOKEN, column)
+
+
+def _by_batch(updates: pa.Table, order: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the updates of each batch in the order of its columns."""
+    for handle in pc.unique(updates[BATCH]).to_pylist():
+        of_batch = np.flatnonzero(pc.equal(updates[BATCH], handle))
+        yield updates.take(pa.array(ascending(updates, of_batch, order)))

@@ -17,14 +17,15 @@ from spark_jobs.kernels.arrangement import AdvanceRequest, ArrangementState, Buc
 from spark_jobs.kernels.arrangement.future import LEVELS
 from spark_jobs.kernels.consolidate import DIFF, TIME
 from spark_jobs.kernels.placing import Horizon
+from spark_jobs.model import Frontier
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.data_files import StoredRows
 from spark_jobs.storage.delta.fences import Fence
 from spark_jobs.storage.descriptions.column_types import INSTANT
 from spark_jobs.storage.descriptions.tables import BELOW_HORIZON, COUNTS, updates
-from spark_jobs.storage.lakes.lake import Lake, TableReader
+from spark_jobs.storage.lakes.lake import FrameLake, Lake, TableReader
 from spark_jobs.trace.delta_plane import DeltaPlane
-from spark_jobs.trace.placing import BATCH, LandedRows, Placement, place
+from spark_jobs.trace.placing import BATCH, LandedRows, Merging, Placement, merge, place
 from spark_jobs.trace.plane import Examined, Placed, Slice
 
 if TYPE_CHECKING:
@@ -100,6 +101,15 @@ class SourcePlane(DeltaPlane):
         examined = Examined(written.new, (written.first_below,), written.magnitude)
         return Placed(examined, written.due, of_trace, waiting)
 
+    def merge(self, earlier: str, later: str, since: Frontier) -> StoredBatch:
+        """See `DataPlane.merge`."""
+        handle = self.new_handle("M")
+        stored = self._lake.stored(self._table, [*self._data, TIME, DIFF], None, {BATCH: [earlier, later]})
+        token = 0 if self._fence is None else self._fence.token
+        to = Merging(handle, since.time, tuple(self._order), token, self._lake.destination(self._table))
+        self._lake.append_files(self._table, merge(self._lake.spark, to, stored))
+        return self.stored([handle]).get(handle, StoredBatch(handle, 0, 0, 0, 0))
+
     def _stored(self, request: AdvanceRequest) -> StoredRows:
         """The updates of the moving batches that are not in the trace."""
         lower = request.lower.time
@@ -108,12 +118,12 @@ class SourcePlane(DeltaPlane):
         return self._lake.stored(self._table, columns, later, {BATCH: [batch.handle for batch in request.moving]})
 
 
-def batch_rows(lake: Lake, source: Source, handles: list[str]) -> DataFrame:
+def batch_rows(lake: FrameLake, source: Source, handles: list[str]) -> DataFrame:
     """The updates of some batches."""
     return lake.read(updates(source)).where(F.col("batch").isin(handles))
 
 
-def counting_rows(lake: Lake, source: Source, state: ArrangementState) -> DataFrame:
+def counting_rows(lake: FrameLake, source: Source, state: ArrangementState) -> DataFrame:
     """The updates of the trace that count: those that did not land below the horizon."""
     return batch_rows(lake, source, trace_handles(state)).where(COUNTS)
 

@@ -13,6 +13,7 @@ import multiprocessing
 import tempfile
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -53,8 +54,8 @@ def blocks(mib: int, text: int) -> Iterator[pa.Table]:
 
 
 def proc_kib(name: str) -> int:
-    with open("/proc/self/status") as status:
-        return int(next(line for line in status if line.startswith(name + ":")).split()[1])
+    status = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in status if line.startswith(name + ":")).split()[1])
 
 
 def measure(way: str, mib: int, text: int, answer: Connection) -> None:

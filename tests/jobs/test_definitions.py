@@ -13,7 +13,7 @@ from spark_jobs.definitions.versions import DefinitionChanged
 from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.model import STAGES
-from spark_jobs.storage.lakes.spark_catalog import TableDiffers
+from spark_jobs.storage.lakes.table_columns import TableDiffers
 from tests.jobs.harness import DAY, SOURCE, START, Reading, minute_of, published, run, write_drops, write_source
 
 pytestmark = pytest.mark.spark

@@ -30,8 +30,9 @@ from spark_jobs.storage.coordination.source_changes import SourceChangeUnfinishe
 from spark_jobs.storage.delta.records import newest_token
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import PUBLISHED
-from spark_jobs.storage.lakes.spark_catalog import SparkCatalog, TableDiffers
+from spark_jobs.storage.lakes.spark_catalog import SparkCatalog
 from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.lakes.table_columns import TableDiffers
 from tests.jobs.harness import SOURCE, Reading, path_of, published, run, write_drops, write_lines, write_source
 
 pytestmark = pytest.mark.spark

@@ -17,8 +17,8 @@ from spark_jobs.jobs.plan import plan_run
 from spark_jobs.sources import load_source
 from spark_jobs.storage.delta.table_notes import properties
 from spark_jobs.storage.descriptions.wider_types import widens
-from spark_jobs.storage.lakes.spark_catalog import TableDiffers
 from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.lakes.table_columns import TableDiffers
 from tests.jobs.harness import SOURCE, Reading, published, run, write_lines, write_source
 
 BEFORE = (

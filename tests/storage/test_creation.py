@@ -12,8 +12,8 @@ from spark_jobs.storage.delta.delta_log import clear_unfinished, has_log
 from spark_jobs.storage.delta.log_files import LOG_DIR
 from spark_jobs.storage.descriptions.schema import IDENTITY, Column, Table
 from spark_jobs.storage.descriptions.tables import DATABASES, SHARED
-from spark_jobs.storage.lakes.spark_catalog import TableDiffers
 from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.lakes.table_columns import TableDiffers
 from tests.at_once import at_once
 from tests.remains import leave_remains
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,8 @@ from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.storage.descriptions.extract_table import EXTRACTS
 from spark_jobs.storage.descriptions.schema import Column, Table
 from spark_jobs.storage.descriptions.tables import FRONTIERS
-from spark_jobs.storage.lakes.lake import Lake, TableReader
+from spark_jobs.storage.lakes.file_lake import FileLake
+from spark_jobs.storage.lakes.lake import FrameLake, Lake, NeedsSpark, TableReader, with_frames
 from spark_jobs.storage.lakes.overlay import OverlayLake
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.storage.lakes.stored_lake import StoredLake
@@ -32,11 +34,17 @@ NUMBERS = Table(
 ODD, EVEN = [1, 3, 5, 7], [0, 2, 4]
 READERS: dict[str, Callable[[SparkLake], TableReader]] = {
     "spark": lambda lake: lake,
+    "files": lambda lake: FileLake(Path(lake.folder.root)),
     "overlay": OverlayLake,
     "stored": lambda lake: StoredLake(lake.folder.root),
     "held": lambda lake: HeldLake(lake.folder.root),
 }
-WRITERS: dict[str, Callable[[SparkLake], Lake]] = {"spark": lambda lake: lake, "overlay": OverlayLake}
+WRITERS: dict[str, Callable[[SparkLake], Lake]] = {
+    "spark": lambda lake: lake,
+    "files": lambda lake: FileLake(Path(lake.folder.root)),
+    "overlay": OverlayLake,
+}
+FRAMES: dict[str, Callable[[SparkLake], FrameLake]] = {"spark": lambda lake: lake, "overlay": OverlayLake}
 
 
 def frontier(source: str, token: int) -> dict[str, Any]:
@@ -126,11 +134,24 @@ def test_what_is_written_is_read_beside_what_was_there(writer: Lake) -> None:
     append(writer, numbers("odd", [9]))
     writer.replace_files(NUMBERS, writer.destination(NUMBERS).write([numbers("prime", [11])]), "kind", [])
     assert read(writer) == sorted([*ODD, *EVEN, 9, 11])
-    writer.append(NUMBERS, writer.spark.createDataFrame([("odd", 13, "x")], NUMBERS.schema()), None)
-    assert read(writer, where=pc.field("n") > 8) == [9, 11, 13]
-    assert read(writer, partitions={"kind": ["odd"]}) == [*ODD, 9, 13]
-    assert {row.n for row in writer.read(NUMBERS).where("n > 6").collect()} == {7, 9, 11, 13}
-    assert sum(file.rows for file in writer.summaries(NUMBERS, "kind", None, ["n"])) == len(ODD + EVEN) + 3
+    assert read(writer, where=pc.field("n") > 8) == [9, 11]
+    assert read(writer, partitions={"kind": ["odd"]}) == [*ODD, 9]
+    assert sum(file.rows for file in writer.summaries(NUMBERS, "kind", None, ["n"])) == len(ODD + EVEN) + 2
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_frames_are_read_beside_what_was_there(name: str, written: SparkLake) -> None:
+    lake = FRAMES[name](written)
+    append(lake, numbers("odd", [9]))
+    lake.append(NUMBERS, lake.spark.createDataFrame([("odd", 13, "x")], NUMBERS.schema()), None)
+    assert read(lake, partitions={"kind": ["odd"]}) == [*ODD, 9, 13]
+    assert {row.n for row in lake.read(NUMBERS).where("n > 6").collect()} == {7, 9, 13}
+    assert with_frames(lake, "this") is lake
+
+
+def test_a_lake_of_files_has_no_frames(written: SparkLake) -> None:
+    with pytest.raises(NeedsSpark, match="since this needs one"):
+        with_frames(FileLake(Path(written.folder.root)), "this")
 
 
 def test_records_that_cannot_follow_are_not_recorded(writer: Lake) -> None:

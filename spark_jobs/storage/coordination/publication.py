@@ -15,8 +15,7 @@ from spark_jobs.storage.delta.fences import Fence
 from spark_jobs.storage.delta.fingerprints import Fingerprints, from_json, to_json
 from spark_jobs.storage.descriptions.tables import PUBLISHED
 from spark_jobs.storage.descriptions.times import instant, micros
-from spark_jobs.storage.lakes.lake import TableReader
-from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.storage.lakes.lake import RunLake, TableReader
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -94,7 +93,7 @@ def load(lake: TableReader, source: Source) -> Publication:
     return Publication(published_us, reached_us, complete_us, tokens=tuple(row["tokens"]), tables=tables, **others)
 
 
-def keep_newest(lake: SparkLake, source: Source, fence: Fence) -> bool:
+def keep_newest(lake: RunLake, source: Source, fence: Fence) -> bool:
     """Of several rows that claim to be the publication in force, keep the one of the greatest token; returns true if
     there were several.
 
@@ -122,7 +121,7 @@ def start(source: Source) -> Publication:
     return Publication(BEFORE_ALL_US, source.drops.start_us, source.drops.start_us)
 
 
-def commit(lake: SparkLake, source: Source, fence: Fence, publication: Publication) -> None:
+def commit(lake: RunLake, source: Source, fence: Fence, publication: Publication) -> None:
     """Put `publication` in force: the one commit that makes everything its tokens wrote visible, in all tables at
     once."""
     lake.replace_record(PUBLISHED, row_of(source, fence, publication), fence)

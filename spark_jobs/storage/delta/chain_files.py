@@ -91,9 +91,8 @@ class DeltaLog:
         return DeltaFiles(self._handle, partitions, pa.table(self._table.get_add_actions(flatten=True)))
 
 
-def delta_files(spark: SparkSession, table: Table) -> DeltaFiles | None:
-    """The files of a table of the session's lake; None if Spark has to read it."""
-    folder = LakeFolder.of_session(spark)
+def delta_files(folder: LakeFolder, table: Table) -> DeltaFiles | None:
+    """The files of a table of the lake; None if Spark has to read it."""
     if not folder.is_local and not is_s3(folder.root):
         return None
     handle = folder.handle(table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 
 from spark_jobs.sources import Column
@@ -24,6 +26,7 @@ _SQL_TYPES = {
     "date": "DATE",
 }
 _SQL_OF_ARROW = {
+    pa.int8(): "TINYINT",
     pa.int32(): "INT",
     pa.int64(): "BIGINT",
     pa.float64(): "DOUBLE",
@@ -57,3 +60,41 @@ def sql_type(arrow: pa.DataType) -> str:
     if pa.types.is_struct(arrow):
         return f"STRUCT<{', '.join(f'{field.name}: {sql_type(field.type)}' for field in arrow)}>"
     return _SQL_OF_ARROW[arrow]
+
+
+def arrow_type(sql: str) -> pa.DataType:
+    """The Arrow type of a SQL type that a table has; the reverse of `sql_type`.
+
+    Raises:
+        KeyError: no table has such a type.
+    """
+    name, _, inner = sql.strip().removesuffix(">").partition("<")
+    match name.upper():
+        case "ARRAY":
+            return pa.list_(arrow_type(inner))
+        case "MAP":
+            key, item = _split(inner)
+            return pa.map_(arrow_type(key), arrow_type(item))
+        case "STRUCT":
+            return pa.struct(
+                [(field, arrow_type(kind)) for field, _, kind in (f.partition(":") for f in _split(inner))]
+            )
+        case decimal if decimal.startswith("DECIMAL"):
+            precision, scale = decimal.removeprefix("DECIMAL(").removesuffix(")").split(",")
+            return pa.decimal128(int(precision), int(scale))
+        case plain:
+            return _ARROW_OF_SQL[plain]
+
+
+_ARROW_OF_SQL = {sql: arrow for arrow, sql in _SQL_OF_ARROW.items()} | {"TIMESTAMP": INSTANT}
+
+
+def _split(listed: str) -> Iterator[str]:
+    """The parts of a list between its outermost commas."""
+    depth, begin = 0, 0
+    for place, character in enumerate(listed):
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and not depth:
+            yield listed[begin:place].strip()
+            begin = place + 1
+    yield listed[begin:].strip()

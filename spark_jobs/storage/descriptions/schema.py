@@ -84,19 +84,21 @@ class Table:
         """The schema as Spark's DDL string, for `createDataFrame` and `mapInArrow`."""
         return ", ".join(f"{name(column.name)} {column.type}" for column in self.columns)
 
-    def ddl(self) -> str:
-        """CREATE TABLE IF NOT EXISTS, with comments and properties.
-
-        Deletion vectors stay off so that other engines (DuckDB, delta-rs) read the table too.
-        """
-        columns = ", ".join(column.ddl() for column in self.columns)
-        partitions = f" PARTITIONED BY ({', '.join(map(name, self.partitions))})" if self.partitions else ""
+    @property
+    def properties(self) -> dict[str, str]:
+        """The table properties. Deletion vectors stay off so that other engines (DuckDB, delta-rs) read the table."""
         properties = {"delta.enableDeletionVectors": "false"}
         if self.identity:
             properties[IDENTITY] = ",".join(self.identity)
         if self.skipping:
             properties["delta.dataSkippingStatsColumns"] = ",".join(self.skipping)
-        rendered = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
+        return properties
+
+    def ddl(self) -> str:
+        """CREATE TABLE IF NOT EXISTS, with comments and properties."""
+        columns = ", ".join(column.ddl() for column in self.columns)
+        partitions = f" PARTITIONED BY ({', '.join(map(name, self.partitions))})" if self.partitions else ""
+        rendered = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in self.properties.items())
         return (
             f"CREATE TABLE IF NOT EXISTS {name(self.database)}.{name(self.table)} ({columns}) USING delta{partitions}"
             f" COMMENT {literal(self.comment)} TBLPROPERTIES ({rendered})"

@@ -3,24 +3,28 @@
 Everything that a stage writes is an append or the replacement of one source's partition, under the attempt's fence.
 Nothing here decides which rows are visible: that is `trace.published` (see `storage.names.views`).
 
-Implementations: `spark_lake.SparkLake` writes Delta tables; `overlay.OverlayLake` wraps a lake, and keeps what a plan
-writes; `stored_lake.StoredLake` and the portal's `HeldLake` only read files.
+Implementations: `spark_lake.SparkLake` writes Delta tables; `file_lake.FileLake` writes them without Spark, for trying
+and for tests; `overlay.OverlayLake` wraps a lake, and keeps what a plan writes; `stored_lake.StoredLake` and the
+portal's `HeldLake` only read files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.delta.data_files import StoredRows
 from spark_jobs.storage.delta.fences import Fence
 from spark_jobs.storage.delta.file_summaries import FileSummary
 from spark_jobs.storage.delta.places import LakeFolder
 from spark_jobs.storage.delta.records import Rows
+from spark_jobs.storage.delta.rewriting import Change, Rewritten
 from spark_jobs.storage.delta.written_files import Destination, Layout, WrittenFile
 from spark_jobs.storage.descriptions.schema import Column, Table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.compute as pc
     from pyspark.sql import DataFrame, SparkSession
 
@@ -78,6 +82,13 @@ class Catalog(Names, Protocol):
         """
 
 
+class CommittingCatalog(Catalog, Protocol):
+    """A catalog that counts its commits."""
+
+    commits: int
+    """Delta commits that widened tables, made through this object."""
+
+
 class RecordReader(Protocol):
     """Reads of tables of records."""
 
@@ -126,19 +137,16 @@ class Lake(TableReader, RecordTables, Protocol):
     """The lake that a stage is given."""
 
     @property
-    def spark(self) -> SparkSession:
-        """The session that runs jobs."""
+    def spark(self) -> SparkSession | None:
+        """The session whose tasks share work that is too large for this process; None: this process does all of it."""
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog of the session."""
+        """The catalog of the tables."""
 
     @property
     def commits(self) -> int:
         """Delta commits made through this object, for the run's report."""
-
-    def read(self, table: Table) -> DataFrame:
-        """All physical rows of a table, visible or not."""
 
     def record(self, table: Table, rows: Rows, fence: Fence | None = None) -> None:
         """Append rows to a table of records, in one commit.
@@ -146,13 +154,6 @@ class Lake(TableReader, RecordTables, Protocol):
         Raises:
             Superseded: an attempt with this token or a newer one has committed to it.
         """
-
-    def append(self, table: Table, rows: DataFrame, fence: Fence | None) -> None:
-        """Append rows once: a repeat under the same or an older token is skipped. Without a fence rows are always
-        appended, which is for rows that count only if a fenced commit names the attempt that wrote them."""
-
-    def append_dense(self, table: Table, rows: DataFrame, rows_in_page: int) -> None:
-        """Append chunks without a fence, in files of the layout of `storage.delta.dense_files`."""
 
     def destination(self, table: Table, layout: Layout = ...) -> Destination:
         """The destination of new files of the table, for any process that writes them."""
@@ -166,3 +167,82 @@ class Lake(TableReader, RecordTables, Protocol):
 
     def move_files(self, source: str, moved: Mapping[str, str]) -> None:
         """Replace the paths of a source's landed files by their new ones in all tables that name them."""
+
+
+class FrameLake(Lake, Protocol):
+    """A lake whose tables are read and appended to as Spark's frames, too."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that runs jobs."""
+
+    def read(self, table: Table) -> DataFrame:
+        """All physical rows of a table, visible or not."""
+
+    def append(self, table: Table, rows: DataFrame, fence: Fence | None) -> None:
+        """Append rows once: a repeat under the same or an older token is skipped. Without a fence rows are always
+        appended, which is for rows that count only if a fenced commit names the attempt that wrote them."""
+
+    def append_dense(self, table: Table, rows: DataFrame, rows_in_page: int) -> None:
+        """Append chunks without a fence, in files of the layout of `storage.delta.dense_files`."""
+
+
+class RunLake(Lake, Protocol):
+    """The lake of a run, which also replaces rows. A plan has none: its lake keeps what is written apart."""
+
+    def rewrite(
+        self,
+        table: Table,
+        change: Change,
+        looked_at: Sequence[str],
+        *,
+        source: str | None = None,
+        more: pa.Table | None = None,
+        layout: Layout = ...,
+    ) -> Rewritten:
+        """Change rows by rewriting the files that have them; see `storage.delta.rewriting`."""
+
+    def replace_record(self, table: Table, row: dict[str, Any], fence: Fence) -> None:
+        """Replace the rows of the fence's source in a table of records by `row`, in one commit.
+
+        Raises:
+            Superseded: as `record`.
+        """
+
+    def replace_records(self, table: Table, rows: Rows, fence: Fence) -> None:
+        """Replace the rows of the fence's source in a table of records by `rows`, in one commit.
+
+        Raises:
+            Superseded: as `record`.
+        """
+
+    def delete_tokens(self, table: Table, tokens: Sequence[int], source: str | None) -> None:
+        """Remove the rows that were written under these tokens; with `source`, only its rows in a shared table."""
+
+
+class NeedsSpark(TidemarkError):
+    """Something was asked of a lake without Spark that only Spark does. Facts: `what`."""
+
+    code = "needs_spark"
+
+
+def with_frames(lake: Lake, what: str) -> FrameLake:
+    """The lake as one with frames. `what`: the work that needs them, as the subject of a sentence.
+
+    Raises:
+        NeedsSpark: it is a lake without Spark.
+    """
+    if lake.spark is None:
+        raise needs_spark(what)
+    return cast("FrameLake", lake)
+
+
+def needs_spark(what: str) -> NeedsSpark:
+    """The refusal of work that needs Spark, in a lake without it. `what`: the work, as the subject of a sentence."""
+    return NeedsSpark(
+        expected=f"a lake with a Spark session, since {what} needs one",
+        found="a lake of files alone, as `tidemark try` and `tidemark test` make it",
+        consequence="the run stopped there; nothing of it was published",
+        next_step="do it in an installation: `tidemark up`, then `tidemark run`",
+        what=what,
+    )

@@ -25,7 +25,7 @@ from spark_jobs.storage.descriptions.tables import DUPLICATES, FILES, QUARANTINE
 from spark_jobs.storage.descriptions.times import utc_rows
 from spark_jobs.storage.descriptions.wider_types import widens
 from spark_jobs.storage.lakes.frames import frame_of
-from spark_jobs.storage.lakes.lake import Catalog, Lake
+from spark_jobs.storage.lakes.lake import Catalog, FrameLake
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -97,7 +97,7 @@ class OverlayLake:
     commits = 0
     """Nothing is committed."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: FrameLake) -> None:
         self._lake, self.spark, self.folder = lake, lake.spark, lake.folder
         self.catalog = PlanCatalog(lake.catalog)
         self._written: dict[str, list[DataFrame]] = {}

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.errors import ConfigurationError
 from spark_jobs.storage.delta.delta_log import clear_unfinished
 from spark_jobs.storage.delta.fingerprints import NOTED
 from spark_jobs.storage.delta.log_files import LOG_DIR
 from spark_jobs.storage.delta.places import WAREHOUSE, LakeFolder, for_spark
-from spark_jobs.storage.delta.records import RECORDS, lost, widen_records
-from spark_jobs.storage.delta.table_notes import column_types, properties
-from spark_jobs.storage.descriptions.schema import IDENTITY, Column, Table
+from spark_jobs.storage.delta.records import RECORDS, widen_records
+from spark_jobs.storage.descriptions.schema import Column, Table
 from spark_jobs.storage.descriptions.sql import literal, name, qualified
-from spark_jobs.storage.descriptions.wider_types import beyond_exact, widens
+from spark_jobs.storage.descriptions.wider_types import beyond_exact
+from spark_jobs.storage.lakes.table_columns import TableColumns, differs
 from spark_jobs.threads import in_threads
 
 if TYPE_CHECKING:
@@ -34,32 +33,15 @@ _PIECE = 8 << 20
 """Bytes of a file that are copied at a time."""
 
 
-class TableDiffers(ConfigurationError):
-    """A table exists with columns that its description does not fit. Facts: `table`."""
-
-    code = "table_differs"
-
-
-def _differs(table: Table, *, expected: str, found: str) -> TableDiffers:
-    return TableDiffers(
-        expected=expected,
-        found=found,
-        consequence="nothing was run",
-        next_step="give the changed window, aggregate or column another name: history keeps the old one (`from:` says "
-        "what files call a column); or undo the change; or `tidemark source reset`, and land all of it again",
-        table=table.qualified,
-    )
-
-
-class SparkCatalog:
+class SparkCatalog(TableColumns):
     """The catalog of a session, and the folder that has its tables. Cheap to make: it only remembers the columns of
     tables that it has seen to exist."""
 
     def __init__(self, spark: SparkSession, folder: LakeFolder) -> None:
-        self._spark, self._folder = spark, folder
+        super().__init__(folder)
+        self._spark = spark
         self.commits = 0
         """Delta commits that widened tables, made through this object."""
-        self._seen: dict[str, dict[str, str]] = {}
 
     def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
         """Create the missing databases (name -> comment) and tables; returns the tables that were missing. Others stay
@@ -134,31 +116,6 @@ class SparkCatalog:
         self.define(f"CREATE TABLE IF NOT EXISTS {qualified(database, table)} USING DELTA LOCATION {literal(place)}")
         return True
 
-    def lacking(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
-        """The columns that existing tables lack, or have with a narrower type, by table; tables without such columns
-        are left out. Runs no job.
-
-        Raises:
-            TableDiffers: a column has another type, whose values do not all fit into the wanted type.
-        """
-        found = {}
-        for table, stands in self._stand(tables):
-            other = [
-                column
-                for column in table.columns
-                if (stood := stands.get(column.name, column.kind)) != column.kind and not widens(stood, column.kind)
-            ]
-            if other:
-                raise _differs(
-                    table,
-                    expected=", ".join(f"{column.name} as {column.kind}" for column in other),
-                    found=", ".join(f"{column.name} as {stands[column.name]}" for column in other),
-                )
-            missing = [column for column in table.columns if stands.get(column.name) != column.kind]
-            if missing:
-                found[table] = missing
-        return found
-
     def widen(self, tables: Sequence[Table]) -> None:
         """Add the columns that existing tables lack, filled by their `filled`, and give the wider type to those with a
         narrower one. Further columns of the tables stay, with nulls from now on.
@@ -201,7 +158,7 @@ class SparkCatalog:
                 continue
             beyond = self._spark.table(table.qualified).where(beyond_exact(name(column.name), stands[column.name]))
             if not beyond.isEmpty():
-                raise _differs(
+                raise differs(
                     table,
                     expected=f"whole numbers in {column.name} that are doubles, too: up to 2^53",
                     found="greater ones",
@@ -237,45 +194,6 @@ class SparkCatalog:
             F.expr(c.filled or "NULL").cast(c.type).alias(c.name, metadata={"comment": c.comment}) for c in columns
         ]
         return self._spark.table(table.qualified).select("*", *filled)
-
-    def check_identity(self, table: Table) -> None:
-        """Refuse an existing table whose rows are identified by other columns.
-
-        Raises:
-            TableDiffers: they are.
-        """
-        # not by Spark, which replaces values that have `token` or `url` in them
-        identity = properties(self._folder.handle(table)).get(IDENTITY, "")
-        of_source, wanted = identity.split(",")[0], table.identity[0]
-        if of_source and of_source != wanted:
-            raise TableDiffers(
-                expected=f"{table.qualified} to be of {wanted}",
-                found=f"the table of {of_source}",
-                consequence="nothing was run",
-                next_step=f"if {of_source} has another name now, `tidemark source rename {of_source} {wanted}`"
-                f" lets its tables follow; if it is no longer wanted, `tidemark source drop {of_source}`; else give the"
-                " window another name",
-                table=table.qualified,
-            )
-        if identity != ",".join(table.identity):
-            raise _differs(
-                table,
-                expected=f"rows of {table.qualified} told apart by {', '.join(table.identity)}",
-                found=f"told apart by {identity.replace(',', ', ')}",
-            )
-
-    def _stand(self, tables: Sequence[Table]) -> Iterator[tuple[Table, dict[str, str]]]:
-        """Each table with the types of the columns that it has, by name."""
-        from deltalake.exceptions import TableNotFoundError
-
-        for table in tables:
-            if table.qualified not in self._seen:
-                try:
-                    # Spark would run a job for a table whose newest commit is not its own
-                    self._seen[table.qualified] = column_types(self._folder.handle(table))
-                except TableNotFoundError:
-                    raise lost(self._folder.handle(table).uri) from None
-            yield table, self._seen[table.qualified]
 
     def databases(self) -> set[str]:
         """The databases that the catalog has."""

@@ -1,0 +1,100 @@
+"""A lake without Spark has the same rows as Spark's, after the same drops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Settings
+from spark_jobs.definitions.catalog import name_definitions, source_tables
+from spark_jobs.jobs.request import Request
+from spark_jobs.jobs.stage import attempt
+from spark_jobs.model import STAGES
+from spark_jobs.sources import find_source
+from spark_jobs.storage.descriptions.quality_tables import QUALITY
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.file_lake import FileLake
+from spark_jobs.storage.lakes.lake import NeedsSpark, TableReader
+from spark_jobs.storage.lakes.spark_lake import SparkLake
+from tests.jobs.harness import DAY, SOURCE, START, Reading, run, write_drops, write_lines, write_source
+
+pytestmark = pytest.mark.spark
+
+OF_THE_MOMENT = {"chunk_id", "landed_at", "moved_at", "recorded_at", "state", "tables"}
+"""Columns that differ from run to run: ids drawn at random, times of day, sizes and fingerprints of files."""
+CHAINS = SOURCE.replace(
+    "state: {mode: add, datatype: int64, components: {readings: 1, load: load}}",
+    "compaction: {delta_threshold: 4}\nstate: {mode: add, datatype: int64, components: {readings: 1, load: load}}",
+)
+KEPT = SOURCE + "retention: {since: 1 day, horizon: 1 day}\n"
+READINGS = [
+    Reading(drop, drop * 1440 + 97 * i % 1440, f"m{i % 3}", 10 * drop + i) for drop in range(4) for i in range(12)
+]
+LATE = [Reading(2, 1440 + 200, "m1", 7), Reading(3, 600, "m2", 9), Reading(3, 2 * 1440 + 13, "m0", 5)]
+AGAIN = [Reading(3, reading.minute, reading.meter, reading.load) for reading in READINGS[:3]]
+
+
+def run_on_files(settings: Settings, lake: FileLake, first: int, last: int, **options: Any) -> None:
+    source = find_source(settings.sources, "meters")
+    lo, hi = (micros(START + drop * DAY) for drop in (first, last + 1))
+    for stage in STAGES:
+        request = Request(pass_gap=True, **options)
+        attempt(stage, source, settings, lake, lo_us=lo, hi_us=hi, run_id=f"test-{first}-{last}", request=request)
+
+
+def rows(lake: TableReader, table: Table) -> list[str]:
+    columns = [name for name in table.column_names if name not in OF_THE_MOMENT]
+    return sorted(repr(sorted(row.items())) for row in lake.stored(table, columns).whole().to_pylist())
+
+
+@pytest.mark.parametrize("text", [SOURCE, CHAINS, KEPT], ids=["state", "chains", "retention"])
+def test_the_tables_have_the_same_rows_as_sparks(
+    lake: SparkSession, settings: Settings, tmp_path: Path, text: str
+) -> None:
+    settings = write_source(settings.model_copy(update={"spark": "classic"}), text)
+    write_drops(settings, [*READINGS, *LATE, *AGAIN])
+    write_lines(settings, 1, ["{", Reading(1, 1500, "m9", 1).line(), "[]"], "bad.ndjson")
+    other = settings.model_copy(update={"home": tmp_path / "other"})
+    of_files = FileLake(tmp_path / "lake")
+    for first, last in ((0, 0), (1, 2), (3, 3)):
+        run(lake, settings, first, last)
+        run_on_files(other, of_files, first, last)
+    of_session, source = SparkLake(lake), find_source(settings.sources, "meters")
+    compared = [table for table in source_tables(source) if table not in QUALITY]
+    assert {table.qualified: rows(of_files, table) for table in compared} == {
+        table.qualified: rows(of_session, table) for table in compared
+    }
+    counts = {table.qualified: len(rows(of_files, table)) for table in compared}
+    assert counts["bronze.duplicates_history"] == len(AGAIN)
+    assert counts["bronze.quarantine_history"] == 2
+    assert counts["silver.late_history"] > 0
+    for table in QUALITY:
+        assert len(rows(of_files, table)) == len(rows(of_session, table)), table.qualified
+
+
+def test_spark_opens_the_tables(lake: SparkSession, settings: Settings, tmp_path: Path) -> None:
+    settings = write_source(settings)
+    write_drops(settings, READINGS)
+    of_files, source = FileLake(tmp_path / "lake"), find_source(settings.sources, "meters")
+    run_on_files(settings, of_files, 0, 1)
+    windows = of_files.folder.handle_of("silver", "hourly_history")
+    read = lake.read.format("delta").load(windows.uri)
+    assert read.count() == len(of_files.stored(Table("silver", "hourly_history", "", ()), ["n"]).whole()) > 0
+    views = {statement for statement in name_definitions(source) if "VIEW" in statement.split("`")[0]}
+    assert len(of_files.catalog.views("silver") | of_files.catalog.views("gold")) < len(views)
+    assert "hourly" in of_files.catalog.names("silver")
+
+
+def test_what_needs_spark_is_refused_by_name(settings: Settings, tmp_path: Path) -> None:
+    settings = write_source(settings)
+    write_drops(settings, READINGS[:12])
+    of_files = FileLake(tmp_path / "lake")
+    run_on_files(settings, of_files, 0, 0)
+    write_drops(settings, READINGS[:6])
+    with pytest.raises(NeedsSpark, match="a file that changed") as refused:
+        run_on_files(settings, of_files, 0, 0)
+    assert "tidemark up" in str(refused.value)
