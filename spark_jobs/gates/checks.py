@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from expectations.own import OwnFileError, expectation_of, names_any, read_suites
 from spark_jobs.config import Settings
+from spark_jobs.gates.project import preload
 from spark_jobs.sources import (
     ROWS,
     STATE,
@@ -84,6 +85,8 @@ def assertions_about(settings: Settings, source: Source, table: str, hi_us: int)
         SourceFileError: Great Expectations refuses a check, or one of the team's own files cannot be read. Each problem
             names the check or the file.
     """
+    if source.checks or names_any(settings.expectations):
+        preload()
     assertions, problems = [], []
     suites = read_own(settings) if names_any(settings.expectations) else []
     for name, check in source.checks.items():
@@ -123,6 +126,7 @@ def verify(settings: Settings, source: Source) -> None:
     """
     if not source.checks and not names_any(settings.expectations):
         return
+    preload()
     bad = [(n, c.pattern, e) for n, c in source.checks.items() if isinstance(c, Matches) and (e := _wrong(c.pattern))]
     if bad:
         problems = [Problem(f"checks.{n}.pattern", f"an expression that RE2 reads ({e})", repr(p)) for n, p, e in bad]

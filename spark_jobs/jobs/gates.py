@@ -35,6 +35,8 @@ def pass_gate(stage: Stage, gate: str, measured: Measurement, *, again: bool = F
             source=stage.source.name,
             run_id=stage.run_id,
             find_examples=measured.examples,
+            # a lake without Spark is for trying and for tests, which nobody keeps reports of
+            plainly=stage.lake.spark is None,
         )
     except GateFailed as failure:
         keep_verdicts(stage, gate, failure.failed)

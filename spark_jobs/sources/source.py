@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from spark_jobs.sources.cases import Case
 from spark_jobs.sources.columns import Column, Zone
 from spark_jobs.sources.data_checks import DataCheck
 from spark_jobs.sources.drops import Schedule, schedule
@@ -165,6 +166,7 @@ class Source(Section):
     memory: Memory = Memory()
     chunks: ChunkLimits = ChunkLimits()
     dag: Dag = Dag()
+    tests: dict[Identifier, Case] = Field(default_factory=dict)
 
     @field_validator("start_us", mode="before")
     @classmethod
@@ -251,8 +253,8 @@ class Source(Section):
         """A hash for each part of the definition that results depend on.
 
         The parts are `drops`, `parse`, `delta`, `state`, `window.<name>`, and `chains` if gold keeps them. These do not
-        change a hash: the order of keys, comments, the DAG's settings, the description, the retention, the memory; the
-        limits of chunks, the rules of compaction, and the place of the files.
+        change a hash: the order of keys, comments, the DAG's settings, the tests, the description, the retention, the
+        memory; the limits of chunks, the rules of compaction, and the place of the files.
         """
         plain = self.model_dump(mode="json", by_alias=True)
         landing = {key: plain["landing"][key] for key in ("format", "delimiter", "null_values", "max_record")}
