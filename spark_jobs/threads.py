@@ -7,8 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import pyarrow as pa
+
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 """The number of threads: one for each processor that this process may use."""
+
+_threads = THREADS
+"""The number of threads that `in_threads` uses."""
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")
@@ -16,7 +21,14 @@ Result = TypeVar("Result")
 
 def in_threads(do: Callable[[Given], Result], given: Sequence[Given]) -> Iterator[Result]:
     """The results of `do` for all of `given`, in order. The first error is raised once all threads have ended."""
-    if len(given) < 2 or THREADS == 1:
+    if len(given) < 2 or _threads == 1:
         return iter([do(each) for each in given])
-    with ThreadPoolExecutor(THREADS) as threads:
+    with ThreadPoolExecutor(_threads) as threads:
         return iter(list(threads.map(do, given)))
+
+
+def work_alone() -> None:
+    """Have this process use one thread: another process works on each other processor."""
+    global _threads  # noqa: PLW0603
+    _threads = 1
+    pa.set_cpu_count(1)

@@ -98,6 +98,7 @@ def judge_plainly(
             "passed" if holds else "failed",
             expected=each.bounds,
             relation=relation,
+            failing=row[each.measure] if each.bound == "none" and not holds else None,  # type: ignore[arg-type]
             sample=() if holds else tuple(breaking_rows(each.measures)),
             on_failure=None if holds else each.on_failure,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,10 @@ _OF_PUBLICATION = ("token", "known_from", "known_to")
 """The columns with the run that wrote a row and the times of its publication, which are left out of hashes."""
 
 
+_code_version = functools.cache(code_version)
+"""The version of the code that this process runs: it has imported it."""
+
+
 def record_run(stage: Stage, stages: list[dict[str, Any]], error: Exception | None = None) -> None:
     """Record the run as it ends with this stage: published, or failed with `error`.
 
@@ -51,7 +56,7 @@ def record_run(stage: Stage, stages: list[dict[str, Any]], error: Exception | No
         "ended_at": datetime.now(UTC),
         "source_version": hashlib.sha256(version.encode()).hexdigest()[:32],
         "definition": json.dumps(stage.source.definition_parts(), sort_keys=True),
-        "code_version": code_version(),
+        "code_version": _code_version(),
         "published_before": instant(before) if before > 0 else None,
         "published": instant(now) if now > 0 else None,
         "inputs": json.dumps(_inputs(stage, stages)),

@@ -5,8 +5,8 @@ All stages of a run work in this process, with gates and checks. `tidemark try` 
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,7 +22,7 @@ from spark_jobs.jobs.stage import attempt
 from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.landing.ledger import rows_by_landing
 from spark_jobs.model import STAGES
-from spark_jobs.sources import Source, find_source
+from spark_jobs.sources import Source
 from spark_jobs.storage.coordination import publication
 from spark_jobs.storage.coordination.publication import Publication, visible_rows
 from spark_jobs.storage.descriptions.quality_tables import RESULTS
@@ -36,7 +36,7 @@ _OF_HISTORY = ("known_from", "era", "token")
 
 @dataclass(frozen=True)
 class Ran:
-    """One run of a drop: the drop's name, the run's id, and the summaries of its stages in order."""
+    """One run of drops: the name of the last one, the run's id, and the summaries of its stages in order."""
 
     drop: str
     run_id: str
@@ -67,35 +67,33 @@ class ScratchInstallation:
     lake: FileLake
 
     @classmethod
-    def make(cls, folder: Path, name: str, text: str) -> Self:
-        """Write a source file into an empty folder, and make an installation there.
-
-        Raises:
-            SourceFileError: the source file is wrong.
-        """
+    def make(cls, folder: Path, source: Source, text: str) -> Self:
+        """Write the file of a source, which has this text, into an empty folder, and make an installation there."""
         for part in ("sources", "landing", "home"):
             (folder / part).mkdir(parents=True, exist_ok=True)
-        (folder / "sources" / f"{name}.yml").write_text(text, encoding="utf-8")
+        (folder / "sources" / f"{source.name}.yml").write_text(text, encoding="utf-8")
         settings = Settings(home=folder / "home", sources=folder / "sources", landing=str(folder / "landing"))
-        return cls(settings, find_source(settings.sources, name), FileLake(folder / "home" / "lake"))
+        return cls(settings, source, FileLake(folder / "home" / "lake"))
 
-    def put(self, file: Path, seq_no: int) -> Path:
-        """Copy a file into the folder of a drop; returns the copy."""
-        source = self.source
-        to = self.settings.landing_folder / source.drops.path(source.path, seq_no).rpartition("/")[0] / file.name
-        to.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, to)
-        return to
+    def place(self, seq_no: int, name: str) -> Path:
+        """The place of a file of a drop, in a folder that is there. It is called otherwise than `name` if no file of
+        the source may be called so."""
+        folder, _, pattern = self.source.drops.path(self.source.path, seq_no).rpartition("/")
+        path = self.settings.landing_folder / folder / name
+        if not fnmatchcase(name, pattern):
+            path = path.with_name(pattern.replace("*", path.stem))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
 
-    def run_drop(self, seq_no: int, request: Request = ALL) -> Ran:
-        """Run all stages for a drop.
+    def run_drops(self, drops: range, request: Request = ALL) -> Ran:
+        """Run all stages for some drops together.
 
         Raises:
             TidemarkError: a stage was refused, or a gate or check failed.
         """
         schedule = self.source.drops
-        interval = {"lo_us": schedule.start(seq_no), "hi_us": schedule.start(seq_no + 1)}
-        label, run_id = schedule.label(seq_no), new_run_id("scratch")
+        interval = {"lo_us": schedule.start(drops.start), "hi_us": schedule.start(drops.stop)}
+        label, run_id = schedule.label(drops.stop - 1), new_run_id("scratch")
         summaries = [
             attempt(stage, self.source, self.settings, self.lake, run_id=run_id, request=request, **interval)
             for stage in STAGES
@@ -146,9 +144,9 @@ class ScratchInstallation:
         left = summed.filter(pc.greater(summed["diff_sum"], 0)).select(same)
         return left.sort_by([(name, "ascending") for name in ("seq_no", "file", "line")])
 
-    def verdicts(self, ran: Ran) -> dict[str, str]:
+    def verdicts(self, run_id: str) -> dict[str, str]:
         """The verdicts of a run's checks, by the name of the check."""
-        rows = self.lake.records(RESULTS, (pc.field("source") == self.source.name) & (pc.field("run_id") == ran.run_id))
+        rows = self.lake.records(RESULTS, (pc.field("source") == self.source.name) & (pc.field("run_id") == run_id))
         return {row["name"]: row["verdict"] for row in rows if row["kind"] in ("check", "suite")}
 
     def _windows(self, definition: Definition, token: int) -> tuple[pa.Table, pa.Table]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -87,7 +88,7 @@ def try_files(
     """
     guess = guess_source(files, name=name, entity=entity, time=time)
     on_guess(guess)
-    installation = ScratchInstallation.make(folder, guess.source.name, guess.text)
+    installation = ScratchInstallation.make(folder, guess.source, guess.text)
     source = installation.source
     trial = Trial(installation, guess)
     by_drop: dict[int, list[Path]] = {}
@@ -95,9 +96,9 @@ def try_files(
         by_drop.setdefault(_drop_of(source, file, last_day_us), []).append(file)
     for seq_no in sorted(by_drop):
         for file in by_drop[seq_no]:
-            installation.put(file, seq_no)
+            shutil.copyfile(file, installation.place(seq_no, file.name))
         # the drops between two with files stay unrun
-        ran = installation.run_drop(seq_no, Request(pass_gap=True))
+        ran = installation.run_drops(range(seq_no, seq_no + 1), Request(pass_gap=True))
         restated = tuple(_restated(installation, definition, ran) for definition in definitions(source))
         tried = TriedDrop(tuple(file.name for file in by_drop[seq_no]), ran, installation.late_rows(ran), restated)
         trial.drops.append(tried)

@@ -26,10 +26,10 @@ class Step(Section):
     """One drop of a test: the rows that arrive, and the expected tables after its run.
 
     drop: the drop's date or time. rows: each a mapping of the source's columns to values as the files have them, or a
-    text, which is a line of the file as it is. windows: for a window, all rows of its table. states: all states.
-    late, quarantine: all rows of `silver.late` and `bronze.quarantine`. checks: the verdicts of checks in this run.
-    Of an expected row those columns are compared that some expected row of its table names. What is left out is not
-    compared.
+    text, which is a line of the file as it is; a column that a mapping leaves out has no value. windows: for a window,
+    all rows of its table. states: all states. late, quarantine: all rows of `silver.late` and `bronze.quarantine`.
+    checks: the verdicts of checks in this run. Of an expected row those columns are compared that some expected row of
+    its table names. What is left out is not compared.
     """
 
     drop: Annotated[str, BeforeValidator(_as_text)]

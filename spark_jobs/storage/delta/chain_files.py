@@ -19,7 +19,6 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from spark_jobs.s3 import is_s3
 from spark_jobs.session_settings import session_settings
@@ -93,6 +92,8 @@ class DeltaLog:
 
 def delta_files(folder: LakeFolder, table: Table) -> DeltaFiles | None:
     """The files of a table of the lake; None if Spark has to read it."""
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
     if not folder.is_local and not is_s3(folder.root):
         return None
     handle = folder.handle(table)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.delta.checksums import write_checksum, write_file_checksums
-from spark_jobs.storage.delta.delta_log import open_table
+from spark_jobs.storage.delta.delta_log import open_anew
 from spark_jobs.storage.delta.fences import Fence
 from spark_jobs.storage.delta.fingerprints import NOTED
 from spark_jobs.storage.delta.places import TableHandle
@@ -49,7 +49,7 @@ def commit(
     # without retries of `deltalake`, a commit makes the version after the one that was read, or fails
     properties = CommitProperties(NOTED, max_commit_retries=0, app_transactions=transactions)
     for _ in range(ATTEMPTS):
-        table = open_table(handle)
+        table = open_anew(handle)
         if fence is not None and (table.transaction_version(fence.app_id) or 0) >= fence.token:
             return False
         following = table.version() + 1

@@ -36,6 +36,30 @@ class LogDamaged(TidemarkError):
 
 
 def open_table(handle: TableHandle, version: int | None = None) -> DeltaTable:
+    """The table, its newest version or the one named, for reads.
+
+    A table of this process's own stays open from one read to the next, until it has a newer version.
+
+    Raises:
+        CommitLost, LogDamaged, deltalake.exceptions.TableNotFoundError: as `open_anew`.
+    """
+    if not handle.is_own or version is not None:
+        return open_anew(handle, version)
+    opened = _open.get(handle.uri)
+    if opened is None or (Path(handle.uri) / LOG_DIR / version_file(opened.version() + 1)).exists():
+        opened = open_anew(handle)
+        while len(_open) >= _MOST_OPEN:
+            _open.pop(next(iter(_open)), None)
+        _open[handle.uri] = opened
+    return opened
+
+
+_MOST_OPEN = 128
+_open: dict[str, DeltaTable] = {}
+"""The tables of this process's own, by their folders. Nobody commits by them: that would change what others read."""
+
+
+def open_anew(handle: TableHandle, version: int | None = None) -> DeltaTable:
     """The table, its newest version or the one named.
 
     Raises:

@@ -66,11 +66,12 @@ class TableHandle:
     """A table's folder, and what opens it without Spark. It may be sent to other processes.
 
     `uri`: a path of this machine, or a URI of an object store; `options`: the storage options to open it with
-    `deltalake`.
+    `deltalake`. `is_own`: true if this process alone writes the table, so that it need not be opened for each read.
     """
 
     uri: str
     options: Mapping[str, str] = field(default_factory=dict)
+    is_own: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -86,11 +87,12 @@ class TableHandle:
 class LakeFolder:
     """The folder of a lake, or its prefix in an object store, below which databases and tables have theirs.
 
-    `root` and `options` are as in `TableHandle`.
+    `root`, `options` and `is_own` are as in `TableHandle`.
     """
 
     root: str
     options: Mapping[str, str] = field(default_factory=dict)
+    is_own: bool = False
 
     @classmethod
     def of_session(cls, spark: SparkSession) -> Self:
@@ -109,7 +111,7 @@ class LakeFolder:
 
     def handle_of(self, database: str, name: str) -> TableHandle:
         """The handle of a table by its name."""
-        return TableHandle(table_uri(self.root, database, name), self.options)
+        return TableHandle(table_uri(self.root, database, name), self.options, self.is_own)
 
     def path(self, table: Table) -> str:
         """The path of a table's folder below the root."""

@@ -27,7 +27,7 @@ class FileLake(TableWrites):
     @cached_property
     def folder(self) -> LakeFolder:
         """The folder that has the tables."""
-        return LakeFolder(str(self._root))
+        return LakeFolder(str(self._root), is_own=True)
 
     @cached_property
     def catalog(self) -> FileCatalog:
