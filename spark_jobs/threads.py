@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-import pyarrow as pa
-
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 """The number of threads: one for each processor that this process may use."""
 
@@ -28,7 +26,6 @@ def in_threads(do: Callable[[Given], Result], given: Sequence[Given]) -> Iterato
 
 
 def work_alone() -> None:
-    """Have this process use one thread: another process works on each other processor."""
+    """Have `in_threads` use one thread in this process: another process works on each other processor."""
     global _threads  # noqa: PLW0603
     _threads = 1
-    pa.set_cpu_count(1)

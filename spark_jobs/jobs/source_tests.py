@@ -114,8 +114,13 @@ def run_tests(
     # processes, not threads: a run of few rows is Python's work. A fork has imported everything already, but must not
     # be made once this process has used `deltalake`, whose threads do not outlive it
     context = multiprocessing.get_context("forkserver" if "deltalake" in sys.modules else "fork")
-    with ProcessPoolExecutor(min(len(runs), THREADS), context, initializer=work_alone) as processes:
+    with ProcessPoolExecutor(min(len(runs), THREADS), context, initializer=_work_alone) as processes:
         yield from processes.map(run, *zip(*runs, strict=True))
+
+
+def _work_alone() -> None:
+    work_alone()
+    pa.set_cpu_count(1)
 
 
 def _run_case(source: Source, text: str, name: str, order: int, *, seed: int) -> CaseResult:
