@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
@@ -40,6 +40,9 @@ def split_call(text: Any) -> tuple[str, list[str]] | None:
 
 class Aggregate(Section):
     """One aggregate of a window: a function of `AGGREGATES` or of a plugin, with its columns and its numbers."""
+
+    short_forms: ClassVar = ({"type": "string", "pattern": rf"^{_CALL.pattern}$"},)
+    has_long_form: ClassVar = False
 
     function: str
     columns: tuple[str, ...] = ()
@@ -115,6 +118,9 @@ TRIGGERS: Mapping[str, str] = {
 
 class Trigger(Section):
     """A trigger that closes an adaptive window, and the threshold from which it does so (`time` has none)."""
+
+    short_forms: ClassVar = ({"type": "string", "pattern": rf"^\s*({'|'.join(TRIGGERS)})\s*(\([^()]*\))?\s*$"},)
+    has_long_form: ClassVar = False
 
     reason: Literal["time", "count", "size", "rate_change", "memory_pressure"]
     threshold: float = 0.0

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import codecs
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, PrivateAttr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PositiveInt,
+    PrivateAttr,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from spark_jobs.kernels.envelopes import Envelope
 from spark_jobs.kernels.text_encodings import ENCODINGS, UTF8
@@ -22,6 +31,12 @@ COLUMN_TYPES = ("int", "float", "decimal(p, s)", "string", "bool", "timestamp", 
 """The types of a column, as a source file writes them."""
 _DECIMAL = re.compile(r"decimal\s*\(\s*(\d{1,3})\s*(?:,\s*(\d{1,3})\s*)?\)")
 _MOST_DIGITS = 38
+TYPE_SCHEMA = {
+    "type": "string",
+    "pattern": rf"^({'|'.join(kind for kind in COLUMN_TYPES if '(' not in kind)}|\s*{_DECIMAL.pattern}\s*)$",
+    "examples": [*COLUMN_TYPES],
+}
+"""The JSON Schema of a column's type."""
 EPOCH_FORMATS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_ns")
 _LATER_KEYS = ("optional",)
 """Keys of a column that are newer than some lakes: with its default value, such a key is left out of a definition."""
@@ -104,7 +119,9 @@ class Column(Section):
     instants a local time means if a clock change made it ambiguous or skipped it (`refuse` puts the row in quarantine).
     """
 
-    type: Annotated[str, BeforeValidator(check_type)]
+    short_forms: ClassVar = (TYPE_SCHEMA,)
+
+    type: Annotated[str, BeforeValidator(check_type), WithJsonSchema(TYPE_SCHEMA)]
     from_: str | None = Field(default=None, alias="from", min_length=1)
     null_values: tuple[str, ...] | None = None
     optional: bool = False

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, field_validator, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, WithJsonSchema, field_validator, model_validator
 
-from spark_jobs.sources.columns import check_type
+from spark_jobs.sources.columns import TYPE_SCHEMA, check_type
 from spark_jobs.sources.problems import refuse, refuse_in_words
 from spark_jobs.sources.quantities import PositiveDuration, format_duration
 from spark_jobs.sources.section import Section
@@ -201,7 +201,7 @@ class OfType(OfColumn):
 
     each_row: ClassVar[bool] = False
     kind: Literal["type"]
-    type: Annotated[str, BeforeValidator(check_type)]
+    type: Annotated[str, BeforeValidator(check_type), WithJsonSchema(TYPE_SCHEMA)]
 
     @property
     def in_words(self) -> str:

@@ -8,7 +8,15 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PositiveInt, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PositiveInt,
+    Tag,
+    model_validator,
+)
 
 from spark_jobs.kernels.envelopes import Envelope
 from spark_jobs.plugins.code import Format, Plugin
@@ -37,6 +45,12 @@ def _parse_overlap(value: Any) -> dict[str, int]:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return {"ids": value}
     return {"us": parse_duration(value)}
+
+
+Overlap = Annotated[
+    dict[str, int] | None, BeforeValidator(_parse_overlap, json_schema_input_type=str | PositiveInt | None)
+]
+"""The distance before its interval, in microseconds (`us`), or before its first id (`ids`), that a drop looks back."""
 
 
 class Extract(Section):
@@ -93,7 +107,7 @@ class TableLanding(Extract):
     query: str | None = Field(default=None, min_length=1)
     increasing: str | None = Field(default=None, min_length=1)
     snapshot: bool = False
-    overlap: Annotated[dict[str, int] | None, BeforeValidator(_parse_overlap)] = None
+    overlap: Overlap = None
 
     @model_validator(mode="after")
     def _check_choice(self) -> Self:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field, PositiveInt
 
 from spark_jobs.kernels.drops import MONTHS
 from spark_jobs.kernels.midnights import midnight
@@ -149,15 +150,31 @@ def _positive_duration(value: Any) -> int:
     return duration_us
 
 
-Duration = Annotated[int, BeforeValidator(parse_duration)]
+def _in_any_case(words: Iterable[str]) -> str:
+    """A regular expression for one of the words, in letters of any case."""
+    return "|".join("".join(f"[{c.upper()}{c}]" if c.isascii() else c for c in word) for word in words)
+
+
+def _text(pattern: str, *examples: str) -> Any:
+    """The JSON Schema of a quantity as people write it."""
+    return Annotated[str, Field(pattern=rf"^\s*{pattern}\s*$", json_schema_extra={"examples": [*examples]})]
+
+
+_DURATION = _text(rf"([0-9]+\s*({_in_any_case(_UNIT_US)})\s*)+", "60 min", "6 hours", "1 h 30 min")
+_PERIOD = _text(rf"[0-9]+\s*({_in_any_case(CALENDAR_UNITS)})[Ss]?", "1 month", "2 weeks")
+_EVERY = _text(rf"([0-9]+\s*({_in_any_case([*_UNIT_US, *MONTHS])})[Ss]?\s*)+", "1 day", "15 min", "1 month")
+_INSTANT = _text(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?", "2024-03-01", "2024-03-01T12:00:00Z")
+_SIZE = _text(rf"[0-9]+\s*({_in_any_case(_SIZES)})", "1 MiB", "64 kB")
+
+Duration = Annotated[int, BeforeValidator(parse_duration, json_schema_input_type=_DURATION)]
 """A duration in microseconds, zero allowed."""
-PositiveDuration = Annotated[int, BeforeValidator(_positive_duration)]
+PositiveDuration = Annotated[int, BeforeValidator(_positive_duration, json_schema_input_type=_DURATION)]
 """A duration in microseconds, greater than zero."""
-Every = Annotated[int | tuple[int, str], BeforeValidator(parse_every)]
+Every = Annotated[int | tuple[int, str], BeforeValidator(parse_every, json_schema_input_type=_EVERY)]
 """The length of a drop: microseconds, or a number of months, quarters or years of the calendar."""
-Instant = Annotated[int, BeforeValidator(parse_instant)]
+Instant = Annotated[int, BeforeValidator(parse_instant, json_schema_input_type=_INSTANT)]
 """An instant in microseconds since 1970-01-01T00:00:00Z."""
-Period = Annotated[tuple[int, str], BeforeValidator(parse_period)]
+Period = Annotated[tuple[int, str], BeforeValidator(parse_period, json_schema_input_type=_PERIOD)]
 """A number of days, weeks, months, quarters or years of the calendar."""
-Size = Annotated[int, BeforeValidator(parse_size)]
+Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=PositiveInt | _SIZE)]
 """A size in bytes, greater than zero."""

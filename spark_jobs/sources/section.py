@@ -5,8 +5,18 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
-from pydantic_core import InitErrorDetails
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, InitErrorDetails
 
 from spark_jobs.sources.problems import did_you_mean, refuse, refuse_in_words
 
@@ -37,7 +47,9 @@ def check_identifier(name: Any) -> str:
     return name
 
 
-Identifier = Annotated[str, AfterValidator(check_identifier)]
+Identifier = Annotated[
+    str, AfterValidator(check_identifier), WithJsonSchema({"type": "string", "pattern": f"^{_IDENTIFIER.pattern}$"})
+]
 """A name that becomes a table, a column or a component: safe in SQL without quotes."""
 
 
@@ -47,6 +59,21 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     refused_keys: ClassVar[dict[str, str]] = {}
     """Keys that other tools use for something that has another name here, each with the key to write instead."""
+    short_forms: ClassVar[tuple[dict[str, Any], ...]] = ()
+    """JSON Schemas of what may be written in place of the mapping."""
+    has_long_form: ClassVar[bool] = True
+    """False if only the short forms may be written."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The JSON Schema of the part: of its mapping, and of its short forms."""
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        if cls.short_forms:
+            long = dict(schema)
+            schema.clear()
+            schema |= {"description": long.pop("description", ""), "title": long.pop("title")}
+            schema["anyOf"] = [*cls.short_forms, *([long] if cls.has_long_form else [])]
+        return schema
 
     @model_validator(mode="wrap")
     @classmethod

@@ -29,7 +29,11 @@ from spark_jobs.sources.section import Identifier, Section
 from spark_jobs.sources.state import Compaction, State, names_to_themselves
 from spark_jobs.sources.windows import Names, Window
 
-NameMap = Annotated[dict[Identifier, str], BeforeValidator(names_to_themselves), Field(min_length=1)]
+NameMap = Annotated[
+    dict[Identifier, str],
+    BeforeValidator(names_to_themselves, json_schema_input_type=dict[Identifier, str] | tuple[Identifier, ...]),
+    Field(min_length=1),
+]
 """`{name: column}`, or a list of columns that keep their names."""
 _AFTER_HI = re.compile(r"\s+after\s+hi\s*$")
 _RECIPIENT = re.compile(r"[^@\s:/,<>]+@[^@\s:/,<>]+|https?://[^\s/]+\S*")
@@ -46,7 +50,7 @@ def _check_recipient(recipient: str) -> str:
     return recipient
 
 
-Deadline = Annotated[PositiveDuration, BeforeValidator(_without_hi)]
+Deadline = Annotated[PositiveDuration, BeforeValidator(_without_hi, json_schema_input_type=str)]
 """The time, in microseconds after the end of its drop, by which a run has to be done."""
 Recipient = Annotated[str, AfterValidator(_check_recipient)]
 """The address that a notice is sent to: an e-mail address, or the URL of a webhook."""

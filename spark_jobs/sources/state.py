@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, StrictFloat, StrictInt, model_validator
 from pydantic_core import PydanticCustomError
@@ -44,6 +44,9 @@ class Operations(Section):
 class DeleteWhen(Section):
     """The rows that delete their entity: those with one of `values` in `column`."""
 
+    short_forms: ClassVar = ({"type": "string"}, {"type": "object", "minProperties": 1, "maxProperties": 1})
+    has_long_form: ClassVar = False
+
     column: str
     values: Annotated[tuple[Scalar, ...], Field(min_length=1)] = (True,)
 
@@ -61,6 +64,13 @@ class DeleteWhen(Section):
         return {"column": str(column), "values": values if isinstance(values, list | tuple) else [values]}
 
 
+_Values = dict[Identifier, str | StrictInt | StrictFloat]
+Components = Annotated[
+    _Values, BeforeValidator(names_to_themselves, json_schema_input_type=_Values | tuple[Identifier, ...])
+]
+"""`{component: column or constant}`, or a list of columns that keep their names."""
+
+
 class State(Section):
     """The state of an entity: a vector of components that the rows change.
 
@@ -74,9 +84,7 @@ class State(Section):
 
     mode: Literal["add", "diff", "upsert", "operations"]
     datatype: Literal["int64", "float64", "float32"] = "float64"
-    components: Annotated[dict[Identifier, str | StrictInt | StrictFloat], BeforeValidator(names_to_themselves)] = (
-        Field(default_factory=dict)
-    )
+    components: Components = Field(default_factory=dict)
     length: PositiveInt | None = None
     operations: Operations | None = None
     delete_when: DeleteWhen | None = None
@@ -118,6 +126,8 @@ class Compaction(Section):
     `age_threshold` of event time. From `max_chain_length` deltas on, it must be compacted: every compaction leaves
     fewer, whatever the strategy.
     """
+
+    short_forms: ClassVar = ({"enum": ["full", "tiered", "time_boundary", "adaptive"]},)
 
     strategy: Literal["full", "tiered", "time_boundary", "adaptive"] = "tiered"
     keep_recent: NonNegativeInt | None = None

@@ -20,7 +20,9 @@ def as_tuple(value: Any) -> Any:
 
 MOST_WINDOWS_A_ROW = 1_000_000
 """The most windows that one row may be in: a worker has no memory for more."""
-Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple), Field(min_length=1)]
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(as_tuple, json_schema_input_type=str | tuple[str, ...]), Field(min_length=1)
+]
 """One name or a list of names."""
 
 
@@ -31,6 +33,8 @@ class Late(Section):
     the windows over the start of its drop, with its own event time. `reemit`: the window is published again with the
     row, if it ended at most `limit` before (no limit: always). The default is `reemit` without a limit.
     """
+
+    short_forms: ClassVar = ({"enum": ["discard", "next_window", "reemit"]},)
 
     policy: Literal["discard", "next_window", "reemit"] = "reemit"
     limit_us: Duration | None = Field(default=None, alias="limit")

@@ -1,7 +1,10 @@
-"""`test`: the tests of source files; `check`: whether source files are right. Neither needs an installation or Java."""
+"""`test`: the tests of source files; `check`: whether source files are right; `schema`: their JSON Schema. None of them
+needs an installation or Java."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +30,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(test)
     app.command()(check)
+    app.command()(schema)
 
 
 def test(
@@ -87,6 +91,13 @@ def check(names: NamesArgument = None, as_json: JsonOption = False) -> None:
     emit(as_json, {"right": right, "problems": problems}, lambda: Text("\n".join(lines) or "no source file is there"))
     if wrong:
         raise typer.Exit(EXIT_FAILED)
+
+
+def schema() -> None:
+    """Print the JSON Schema of source files, for editors: `# yaml-language-server: $schema=FILE` in a source file."""
+    from spark_jobs.sources.schema import json_schema
+
+    sys.stdout.write(json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n")
 
 
 def _source(name: str) -> tuple[Source, Path]:
