@@ -35,6 +35,7 @@ from spark_jobs.landing.worker import first_rows, output_schema, read_file
 from spark_jobs.plugins.code import Format
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.written_files import Destination, WrittenFile
+from spark_jobs.storage.descriptions.column_types import arrow_type
 from spark_jobs.storage.descriptions.tables import row_columns
 from spark_jobs.threads import in_threads
 
@@ -203,14 +204,16 @@ class Blocks:
         delta_ids."""
         return self._blocks.select("payload").mapInArrow(partial(_identities, wanted=wanted), IDENTITY)
 
-    def rows_here(self, source: Source, row_ids: Ints) -> pa.Table:
-        """Of the good rows that this process keeps, those with these ids, with the columns of `tables.row_columns`."""
-        columns, wanted = [column.name for column in row_columns(source)], pa.array(row_ids)
-        parts = []
+    def rows_here(self, source: Source, row_ids: Ints | None = None) -> pa.Table:
+        """Of the good rows that this process keeps, those with these ids (None: all), with the columns of
+        `tables.row_columns`."""
+        schema = pa.schema([(column.name, arrow_type(column.type)) for column in row_columns(source)])
+        parts = [schema.empty_table()]
         for _, seq_no, payload in self._blocks_here:
             rows = decoded(payload)
-            rows = rows.filter(pc.is_in(rows["row_id"], value_set=wanted))
-            parts.append(rows.append_column("seq_no", pa.repeat(pa.scalar(seq_no), rows.num_rows)).select(columns))
+            rows = rows if row_ids is None else rows.filter(pc.is_in(rows["row_id"], value_set=pa.array(row_ids)))
+            rows = rows.append_column("seq_no", pa.repeat(pa.scalar(seq_no, pa.int64()), rows.num_rows))
+            parts.append(rows.select(schema.names).cast(schema))
         return pa.concat_tables(parts)
 
     def identities_here(self, wanted: BloomFilter) -> pa.Table:

@@ -35,6 +35,16 @@ def as_chunks(rows: DataFrame, source: Source, landing: int) -> DataFrame:
     return ordered.mapInArrow(_Chunker(source, landing), chunks(source).schema())
 
 
+def chunks_here(rows: pa.Table, source: Source, landing: int) -> pa.Table:
+    """The rows as chunks of the source's chunk table, as `as_chunks` makes them, in the order of a file of chunks."""
+    order = [*((name, "ascending") for name in TOGETHER), ("entity", "ascending"), ("row_id", "ascending")]
+    ordered = rows.sort_by(order).combine_chunks()
+    made = pa.Table.from_batches([*_Chunker(source, landing)(iter(ordered.to_batches()))])
+    first = pc.list_element(made["row_ids"], 0)
+    keys = [(name, "ascending") for name in ("entity", "seq_no", "first")]
+    return made.append_column("first", first).sort_by(keys).drop_columns(["first"])
+
+
 @dataclass(frozen=True)
 class _Chunker:
     """The function that runs in the Python workers: rows, grouped by `TOGETHER`, to chunks."""

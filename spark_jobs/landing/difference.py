@@ -79,7 +79,7 @@ def difference(
     places = Places.of(after.values(), source)
     names = [column.name for column in row_columns(source)]
     new = read.where("rule IS NULL").select(*names)
-    present = _Present.of(lake, source, new, _leaving(before, concerned))
+    present = _Present.of(lake, source, new, leaving_versions(before, concerned))
     told = resolved(source, present.stays(source).unionByName(new)).localCheckpoint()
     rows = _row_changes(source, present.counted.select(*names), told.where("counted_row_id IS NULL").select(*names))
     hidden = places.located(told.where("counted_row_id IS NOT NULL"))
@@ -93,7 +93,7 @@ def difference(
     )
 
 
-def _leaving(before: Mapping[str, Version], concerned: Mapping[str, Version]) -> list[Version]:
+def leaving_versions(before: Mapping[str, Version], concerned: Mapping[str, Version]) -> list[Version]:
     """The versions that stand and whose rows do not stay as they are: another version, or none, takes their place."""
     stood = (before.get(path) for path, now in concerned.items() if now.kind != UNREADABLE)
     return [version for version in stood if version is not None and version.kind != RETRACTED]

@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.exchange import ROWS_HERE
 from spark_jobs.kernels.identities import Hashes
+from spark_jobs.kernels.plain import numbers
 from spark_jobs.kernels.records.rules import RULES_VERSION
 from spark_jobs.landing import ledger
 from spark_jobs.landing.blocks import RECORDS, Blocks, drifts
-from spark_jobs.landing.chunking import as_chunks
+from spark_jobs.landing.chunking import as_chunks, chunks_here
 from spark_jobs.landing.counting import Contest, as_duplicates, contest, counted_row, with_conflict
 from spark_jobs.landing.difference import Difference, difference
+from spark_jobs.landing.difference_here import difference_here
 from spark_jobs.landing.drift import check_drift
 from spark_jobs.landing.duplicates_here import ContestHere, contest_here, duplicates_here
 from spark_jobs.landing.erasures import erased_values
@@ -71,15 +75,16 @@ class Landing:
     def land(self, found: Survey) -> Landed:
         """Write chunks, rejects and duplicates; they count once the returned rows of the ledger are written."""
         erased = erased_values(self.lake, self.source)
-        if found.only_adds:
-            blocks = Blocks.of(self.lake.spark, self.source, found.read, erased)
-            try:
-                landed = self._add(found, blocks)
-            finally:
-                blocks.forget()
-            if landed is not None:
-                return landed
-        lake = with_frames(self.lake, "the landing of a file that changed, or of a row in place of a landed one,")
+        blocks = Blocks.of(self.lake.spark, self.source, found.read, erased)
+        try:
+            landed = self._add(found, blocks) if found.only_adds else None
+            if landed is None and self._is_for_here(blocks):
+                landed = self._correct_here(found, blocks)
+        finally:
+            blocks.forget()
+        if landed is not None:
+            return landed
+        lake = with_frames(self.lake, "the landing of so many rows that change")
         read = read_files(lake.spark, self.source, found.read, erased).persist()
         try:
             if self.source.unknown_columns == "fail":
@@ -87,6 +92,12 @@ class Landing:
             return self._correct(lake, found, read)
         finally:
             read.unpersist()
+
+    def _is_for_here(self, blocks: Blocks) -> bool:
+        """True if this process compares the rows that were read with those that count."""
+        if blocks.here is None:
+            return False
+        return self.lake.spark is None or sum(ledger.rows_by_landing(self.lake, self.source).values()) <= ROWS_HERE
 
     def _add(self, found: Survey, blocks: Blocks) -> Landed | None:
         """Land files that are new to the ledger; None if one of their rows may count in place of a landed one.
@@ -126,7 +137,7 @@ class Landing:
 
     def _write_rejects(self, blocks: Blocks) -> None:
         if blocks.here is not None:
-            self._append_here(QUARANTINE, blocks.rejects_here.select(REJECT), self._rules)
+            self._append_here(QUARANTINE, blocks.rejects_here.select(REJECT), {**self._rules, "diff": 1})
             return
         lake = with_frames(self.lake, "a large landing")
         rejects = _came(blocks.rejects.select(*REJECT))
@@ -147,7 +158,7 @@ class Landing:
         """Write the duplicates; returns their row ids, and their number in each file."""
         if isinstance(contested, ContestHere):
             made = duplicates_here(self.lake, self.source, blocks, contested, places)
-            self._append_here(DUPLICATES, made, {})
+            self._append_here(DUPLICATES, made, {"diff": 1})
             return _Hidden(np.sort(made["row_id"].to_numpy()), dict(Counter(made["file"].to_pylist())))
         lake = with_frames(self.lake, "a large landing")
         marked = counted_row(blocks.rows(self.source), contested.ids.localCheckpoint())
@@ -161,17 +172,51 @@ class Landing:
         files = {places.paths[i]: n for i, n in zip(of_files.tolist(), counts.tolist(), strict=True)}
         return _Hidden(np.sort(row_ids), files)
 
+    def _correct_here(self, found: Survey, blocks: Blocks) -> Landed:
+        """Land changes of landed files or rows, as a difference, in this process."""
+        if self.source.unknown_columns == "fail":
+            check_drift(self.source, blocks.drifts())
+        before = ledger.versions(self.lake, self.source)
+        made = difference_here(self.lake, self.source, found, blocks, before)
+        counts: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0))
+        files, went = made.places.files(numbers(made.rows["row_id"])), numbers(made.rows["diff"]) < 0
+        for what, of in (("rows_back", files[went]), ("rows", files[~went])):
+            for file, n in zip(*(column.tolist() for column in np.unique(of, return_counts=True)), strict=True):
+                counts[made.places.paths[file]][what] += n
+        for what, rows in (("rejects", made.rejects), ("duplicates", made.duplicates)):
+            records = numbers(rows["records"], null=1).tolist() if what == "rejects" else [1] * rows.num_rows
+            for path, diff, n in zip(rows["file"].to_pylist(), rows["diff"].to_pylist(), records, strict=True):
+                counts[path][f"{what}_back" if diff < 0 else what] += n
+        landed = self._differing(made.after, before, counts)
+        if made.rows.num_rows:
+            entities = len(pc.unique(made.rows["entity"]))
+            to = self.lake.destination(chunks(self.source), dense_layout(page_rows(made.rows.num_rows, entities)))
+            written = to.write([chunks_here(made.rows, self.source, self.fence.token)])
+            self.lake.append_files(chunks(self.source), written)
+        if made.rejects.num_rows:
+            self._append_here(QUARANTINE, made.rejects, self._rules)
+        if made.duplicates.num_rows:
+            self._append_here(DUPLICATES, made.duplicates, {})
+        return landed
+
+    def _differing(
+        self, after: Mapping[str, Version], before: Mapping[str, Version], counts: Mapping[str, Mapping[str, int]]
+    ) -> Landed:
+        """The ledger's rows for the files that have another version now, or another count."""
+        concerned = {path for path, version in after.items() if not version.same_as(before.get(path))}
+        nothing = dict.fromkeys(COUNTS, 0)
+        rows = [
+            ledger_row(self.source, after[path], counts.get(path, nothing), replaces=before.get(path))
+            for path in sorted({*concerned, *counts})
+        ]
+        return Landed(rows)
+
     def _correct(self, lake: FrameLake, found: Survey, read: DataFrame) -> Landed:
         """Land changes of landed files or rows, as a difference."""
         before = ledger.versions(lake, self.source)
         made = difference(lake, self.source, found, read, before)
         counts, entities = self._count_difference(made)
-        concerned = {path for path, version in made.after.items() if not version.same_as(before.get(path))}
-        rows = [
-            ledger_row(self.source, made.after[path], counts[path], replaces=before.get(path))
-            for path in sorted({*concerned, *counts})
-        ]
-        landed = Landed(rows)
+        landed = self._differing(made.after, before, counts)
         totals = landed.totals
         self._append_chunks(lake, made.rows, totals["rows"] + totals["rows_back"], entities)
         if totals["rejects"] + totals["rejects_back"]:
@@ -195,8 +240,8 @@ class Landing:
         return counts, entities
 
     def _append_here(self, table: Table, rows: pa.Table, marks: Mapping[str, Any]) -> None:
-        """Append rows that came, with `marks` and those of this landing."""
-        for name, value in {**marks, **self._marks, "diff": 1}.items():
+        """Append rows with `marks` and those of this landing."""
+        for name, value in {**marks, **self._marks}.items():
             rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
         self.lake.append_files(table, self.lake.destination(table).write([rows]))
 

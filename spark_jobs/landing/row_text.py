@@ -1,4 +1,4 @@
-"""A row as JSON, in this process: the text that `row_json.as_json` has Spark make of it."""
+"""Rows as JSON, in this process: the texts that `row_json` has Spark make and read."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_jobs.storage.descriptions.column_types import arrow_type
 from spark_jobs.storage.descriptions.schema import Column
 
 _LEAST_PLAIN, _LEAST_SCIENTIFIC = 1e-3, 1e7
@@ -60,3 +61,25 @@ def _of_double(value: float) -> str:
     assert isinstance(exponent, int), "it is finite"
     first, rest = digits[0], "".join(map(str, digits[1:])) or "0"
     return f"{'-' if sign else ''}{first}.{rest}E{exponent + len(digits) - 1}"
+
+
+def rows_of_texts(texts: Sequence[str], columns: Sequence[Column]) -> pa.Table:
+    """The rows of which `row_texts`, or Spark, made these texts."""
+    rows = [json.loads(text) for text in texts]
+    arrays = []
+    for column in columns:
+        kind, read = arrow_type(column.type), _reader_of(column)
+        values = [None if (value := row.get(column.name)) is None else read(value) for row in rows]
+        # times and days were written as numbers
+        plain = pa.int64() if column.type == "TIMESTAMP" else pa.int32() if column.type == "DATE" else kind
+        arrays.append(pa.array(values, plain).cast(kind))
+    return pa.table(arrays, names=[column.name for column in columns])
+
+
+def _reader_of(column: Column) -> Callable[[Any], Any]:
+    """The function that makes a value of a column of what JSON has."""
+    if column.type == "DOUBLE":
+        return float
+    if column.type.startswith("DECIMAL"):
+        return Decimal
+    return (lambda pairs: list(pairs.items())) if column.type.startswith("MAP") else lambda value: value
