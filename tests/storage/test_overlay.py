@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spark_jobs.storage.lakes.lake import Catalog, Lake, TableReader
+from spark_jobs.storage.lakes.file_lake import FileLake
+from spark_jobs.storage.lakes.lake import Catalog, FrameLake, Lake, RunLake, TableReader
 from spark_jobs.storage.lakes.overlay import OverlayLake, PlanCatalog
 from spark_jobs.storage.lakes.spark_catalog import SparkCatalog
 from spark_jobs.storage.lakes.spark_lake import SparkLake
@@ -27,10 +28,14 @@ def test_what_a_stage_is_given_is_small() -> None:
 
 
 def test_the_overlay_has_no_method_that_only_the_written_lake_has() -> None:
-    assert public(OverlayLake) - OF_PLANS <= offered(Lake)
-    changing = public(SparkLake) - offered(Lake)
+    assert public(OverlayLake) - OF_PLANS <= offered(FrameLake)
+    changing = public(SparkLake) - offered(FrameLake)
     assert {"rewrite", "replace_record", "replace_records", "amend", "delete_tokens"} <= changing
     assert not public(OverlayLake) & changing
+
+
+def test_a_lake_of_files_is_what_a_run_is_given_and_no_more() -> None:
+    assert public(FileLake) == offered(RunLake)
 
 
 def test_the_catalog_of_a_plan_has_no_method_beside_the_contract() -> None:

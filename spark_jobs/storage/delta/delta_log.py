@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,17 +46,48 @@ def open_table(handle: TableHandle, version: int | None = None) -> DeltaTable:
     """
     if not handle.is_own or version is not None:
         return open_anew(handle, version)
-    opened = _open.get(handle.uri)
-    if opened is None or (Path(handle.uri) / LOG_DIR / version_file(opened.version() + 1)).exists():
-        opened = open_anew(handle)
-        while len(_open) >= _MOST_OPEN:
-            _open.pop(next(iter(_open)), None)
-        _open[handle.uri] = opened
-    return opened
+    known = _open.get(handle.uri)
+    if known is not None and known.is_current():
+        return known.table
+    opened = _Opened.of(handle)
+    while len(_open) >= _MOST_OPEN:
+        _open.pop(next(iter(_open)), None)
+    _open[handle.uri] = opened
+    return opened.table
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A table that stays open. `commit`: the file of its version; `written`: the inode and time of that file."""
+
+    table: DeltaTable
+    commit: Path
+    written: tuple[int, int]
+
+    @classmethod
+    def of(cls, handle: TableHandle) -> _Opened:
+        table = open_anew(handle)
+        commit = Path(handle.uri) / LOG_DIR / version_file(table.version())
+        return cls(table, commit, _written(commit))
+
+    def is_current(self) -> bool:
+        """True if the log is the one that was read, and has no newer version."""
+        return not self.commit.with_name(version_file(self.table.version() + 1)).exists() and (
+            _written(self.commit) == self.written
+        )
+
+
+def _written(file: Path) -> tuple[int, int]:
+    """The inode of a file, and the time of its last write in nanoseconds; zeros if there is none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return 0, 0
+    return status.st_ino, status.st_mtime_ns
 
 
 _MOST_OPEN = 128
-_open: dict[str, DeltaTable] = {}
+_open: dict[str, _Opened] = {}
 """The tables of this process's own, by their folders. Nobody commits by them: that would change what others read."""
 
 
