@@ -94,7 +94,7 @@ class Landing:
             read.unpersist()
 
     def _is_for_here(self, blocks: Blocks) -> bool:
-        """True if this process compares the rows that were read with those that count."""
+        """True if this process compares the rows that were read with those that count: it reads all of these."""
         if blocks.here is None:
             return False
         return self.lake.spark is None or sum(ledger.rows_by_landing(self.lake, self.source).values()) <= ROWS_HERE
@@ -150,7 +150,7 @@ class Landing:
         suspected = suspects(self.lake, self.source, blocks, hashes)
         if not suspected.size:
             return None
-        if blocks.here is not None:
+        if self._is_for_here(blocks):
             return contest_here(self.lake, self.source, blocks, suspected)
         return contest(with_frames(self.lake, "a large landing"), self.source, blocks, suspected)
 
