@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.gates.checks import LATE_BY
 from spark_jobs.gates.measures.parts import of_landings
-from spark_jobs.kernels.chunks.merging import chunk_rows
+from spark_jobs.kernels.chunks.merging import chunk_rows, not_taken_back
 from spark_jobs.kernels.comparison import CLOSING, LIVE, key_codes
 from spark_jobs.kernels.plain import numbers
 from spark_jobs.sources import Source
@@ -72,26 +71,12 @@ def _standing_rows(
     if drops is not None:
         rows = rows.filter(pc.is_in(seq_no, value_set=pa.array(drops, pa.int64())))
     landing = pc.coalesce(rows["of_row"], rows["landing"])
-    rows = _standing(rows.set_column(rows.schema.get_field_index("landing"), "landing", landing))
+    rows = rows.set_column(rows.schema.get_field_index("landing"), "landing", landing)
+    stands = not_taken_back(*(numbers(rows[name]) for name in ("row_id", "landing", "diff")))
+    rows = rows.filter(pa.array(stands))
     lo_us = pa.array(source.drops.starts(numbers(rows["seq_no"])))
     late_by = pc.subtract(lo_us, rows["event_time"].cast(pa.int64()))
     return rows.append_column(LATE_BY, late_by).select([*OF_ROW, "seq_no", LATE_BY, *wanted])
-
-
-def _standing(rows: pa.Table) -> pa.Table:
-    """The rows that no later landing has taken back. A landing that changes a row takes back the old one, and brings
-    the new one with the same id."""
-    row_ids, landings, diffs = (rows[name].to_numpy() for name in ("row_id", "landing", "diff"))
-    order = np.lexsort((landings, row_ids))
-    back = order[diffs[order] < 0]
-    # the last time that each row was taken back
-    last = back[np.append(row_ids[back][1:] != row_ids[back][:-1], True)[: back.size]]
-    place: npt.NDArray[np.int64] = np.searchsorted(row_ids[last], row_ids)
-    known: npt.NDArray[np.bool_] = place < last.size
-    known[known] = row_ids[last][place[known]] == row_ids[known]
-    gone: npt.NDArray[np.bool_] = np.zeros(len(rows), np.bool_)
-    gone[known] = landings[known] < landings[last][place[known]]
-    return rows.filter(pa.array((diffs > 0) & ~gone))
 
 
 def published_rows(

@@ -20,7 +20,7 @@ from spark_jobs.jobs.pipeline import new_run_id
 from spark_jobs.jobs.request import ALL, Request
 from spark_jobs.jobs.stage import attempt
 from spark_jobs.kernels.comparison import CLOSING, LIVE
-from spark_jobs.landing.ledger import rows_by_landing
+from spark_jobs.landing.standing_here import open_rows
 from spark_jobs.model import STAGES
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination import publication
@@ -111,13 +111,16 @@ class ScratchInstallation:
 
     def windows(self, definition: Definition) -> pa.Table:
         """The published windows of a definition, in the order of their identity."""
-        return self._windows(definition, NOBODY)[0]
+        table = definition.table()
+        columns = [name for name in table.column_names if name not in ("known_to", *_OF_HISTORY)]
+        rows, _ = published_rows(self.lake, table, definition.identity, columns, self.publication, NOBODY, {})
+        return rows.sort_by([(name, "ascending") for name in definition.identity])
 
     def new_windows(self, definition: Definition, ran: Ran) -> tuple[pa.Table, pa.Table]:
         """The windows that a run published, and of these the windows as they were published before."""
-        shown = self.windows(definition)
-        new = shown.filter(pc.is_in(shown["token"], value_set=pa.array(ran.tokens, pa.int64())))
-        return new, self._before(definition, ran)
+        windows = self.windows(definition)
+        of_run = pc.is_in(windows["token"], value_set=pa.array(ran.tokens, pa.int64()))
+        return windows.filter(of_run), self._before(definition, ran)
 
     def states(self) -> pa.Table:
         """The published states with a column for each component, in the order of entities."""
@@ -137,24 +140,14 @@ class ScratchInstallation:
 
     def rejects(self) -> pa.Table:
         """The records in quarantine, in the order of files and lines."""
-        counted = pc.field("landing").isin(pa.array([*rows_by_landing(self.lake, self.source)], pa.int64()))
         same = ["seq_no", "file", "line", "rule", "reason", "raw"]
-        rows = self.lake.stored(QUARANTINE, [*same, "diff"], counted, {"source": [self.source.name]}).whole()
-        summed = rows.group_by(same).aggregate([("diff", "sum")])
-        left = summed.filter(pc.greater(summed["diff_sum"], 0)).select(same)
+        left = open_rows(self.lake, self.source, QUARANTINE, same)
         return left.sort_by([(name, "ascending") for name in ("seq_no", "file", "line")])
 
     def verdicts(self, run_id: str) -> dict[str, str]:
         """The verdicts of a run's checks, by the name of the check."""
         rows = self.lake.records(RESULTS, (pc.field("source") == self.source.name) & (pc.field("run_id") == run_id))
         return {row["name"]: row["verdict"] for row in rows if row["kind"] in ("check", "suite")}
-
-    def _windows(self, definition: Definition, token: int) -> tuple[pa.Table, pa.Table]:
-        table = definition.table()
-        columns = [name for name in table.column_names if name not in ("known_to", *_OF_HISTORY)]
-        shown, own = published_rows(self.lake, table, definition.identity, columns, self.publication, token, {})
-        order = [(name, "ascending") for name in definition.identity]
-        return shown.sort_by(order), own.sort_by(order)
 
     def _before(self, definition: Definition, ran: Ran) -> pa.Table:
         """The windows that a run closed, as they were."""

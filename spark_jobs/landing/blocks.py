@@ -29,14 +29,13 @@ from spark_jobs.kernels.records.erased import Erasures
 from spark_jobs.landing.block_chunks import BlockChunker, Payload, payloads, write_chunks
 from spark_jobs.landing.drift import Drift
 from spark_jobs.landing.files import LandingFile
+from spark_jobs.landing.pending import row_schema
 from spark_jobs.landing.reader import MOST_TASKS, schema_ddl
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import first_rows, output_schema, read_file
 from spark_jobs.plugins.code import Format
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.written_files import Destination, WrittenFile
-from spark_jobs.storage.descriptions.column_types import arrow_type
-from spark_jobs.storage.descriptions.tables import row_columns
 from spark_jobs.threads import in_threads
 
 if TYPE_CHECKING:
@@ -207,7 +206,7 @@ class Blocks:
     def rows_here(self, source: Source, row_ids: Ints | None = None) -> pa.Table:
         """Of the good rows that this process keeps, those with these ids (None: all), with the columns of
         `tables.row_columns`."""
-        schema = pa.schema([(column.name, arrow_type(column.type)) for column in row_columns(source)])
+        schema = row_schema(source)
         parts = [schema.empty_table()]
         for _, seq_no, payload in self._blocks_here:
             rows = decoded(payload)

@@ -16,14 +16,13 @@ from spark_jobs.kernels.plain import Ints, numbers
 from spark_jobs.kernels.records.spec import COLUMN_PREFIX
 from spark_jobs.landing.blocks import Blocks
 from spark_jobs.landing.difference import GONE, REPLACED, REPLAYED, leaving_versions, versions_after
-from spark_jobs.landing.ledger import RETRACTED, UNREADABLE, Version, rows_by_landing
+from spark_jobs.landing.ledger import RETRACTED, UNREADABLE, Version
 from spark_jobs.landing.places import Places
 from spark_jobs.landing.row_text import row_texts, rows_of_texts
 from spark_jobs.landing.standing import DUPLICATE, REJECT
-from spark_jobs.landing.standing_here import standing_identities, standing_rows, standing_rows_of_drops
+from spark_jobs.landing.standing_here import open_rows, standing_identities, standing_rows, standing_rows_of_drops
 from spark_jobs.landing.survey import Survey
 from spark_jobs.sources import Source
-from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import DUPLICATES, QUARANTINE, row_columns
 from spark_jobs.storage.lakes.lake import TableReader
 
@@ -86,7 +85,7 @@ class _Present:
     @classmethod
     def of(cls, lake: TableReader, source: Source, new: pa.Table, leaving: Sequence[Version]) -> _Present:
         of_files = _rows_of(lake, source, leaving)
-        hidden = _open(lake, source, DUPLICATES, DUPLICATE)
+        hidden = open_rows(lake, source, DUPLICATES, DUPLICATE)
         leaves = pc.is_in(hidden["file"], value_set=pa.array([version.path for version in leaving], pa.string()))
         hidden = hidden.append_column("leaves", leaves)
         if source.delta_id is None:
@@ -116,14 +115,6 @@ def _rows_of(lake: TableReader, source: Source, versions: Sequence[Version]) -> 
     rows = standing_rows_of_drops(lake, source, sorted({version.seq_no for version in versions}))
     own = Places.of(versions, source).files(numbers(rows["row_id"])) >= 0 if versions else np.zeros(0, np.bool_)
     return rows.filter(pa.array(own))
-
-
-def _open(lake: TableReader, source: Source, table: Table, identity: Sequence[str]) -> pa.Table:
-    """The rows of a table of bronze that count now and were not taken back, with the columns `identity`."""
-    counted = pc.field("landing").isin(pa.array([*rows_by_landing(lake, source)], pa.int64()))
-    rows = lake.stored(table, [*identity, "diff"], counted, {"source": [source.name]}).whole()
-    summed = rows.group_by(list(identity)).aggregate([("diff", "sum")])
-    return summed.filter(pc.greater(summed["diff_sum"], 0)).select(identity)
 
 
 def _resolved(source: Source, rows: pa.Table) -> pa.Table:
@@ -174,7 +165,7 @@ def _rejects(
     except for the rejection of the whole file. `good`: the ids of the rows that were read."""
     unreadable = pa.array([path for path, v in concerned.items() if v.kind == UNREADABLE], pa.string())
     retracted = pa.array([path for path, v in concerned.items() if v.kind == RETRACTED], pa.string())
-    stood = _open(lake, source, QUARANTINE, REJECT)
+    stood = open_rows(lake, source, QUARANTINE, REJECT)
     stood = stood.filter(pc.is_in(stood["file"], value_set=pa.array([*concerned], pa.string())))
     stays = pc.and_(pc.is_in(stood["file"], value_set=unreadable), pc.is_valid(stood["line"]))
     new = blocks.rejects_here.select(REJECT)

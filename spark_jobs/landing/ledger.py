@@ -164,7 +164,7 @@ def _between(column: str, first: int, last: int) -> pc.Expression:
     return (pc.field(column) >= first) & (pc.field(column) <= last)
 
 
-def counted_landings(lake: Lake, source: Source) -> list[int]:
+def counted_landings(lake: TableReader, source: Source) -> list[int]:
     """The landings that are in the ledger now: rows of other landings do not count."""
     return sorted({row["landing"] for row in _rows(lake, source, pc.scalar(True))})
 

@@ -16,6 +16,7 @@ from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.descriptions.column_types import arrow_type
 from spark_jobs.storage.descriptions.tables import LANDING_OF_ROWS, chunks, row_columns
 from spark_jobs.storage.lakes.lake import FrameLake, Lake
 
@@ -58,6 +59,11 @@ class ChunkRows:
     @property
     def _read(self) -> StoredRows:
         return self.stored.with_columns(["entity", "diff", "rows", *self._arrays.values()])
+
+
+def row_schema(source: Source) -> pa.Schema:
+    """The schema of a source's rows: the columns of `tables.row_columns`."""
+    return pa.schema([(column.name, arrow_type(column.type)) for column in row_columns(source)])
 
 
 PLURAL = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids"}

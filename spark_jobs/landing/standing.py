@@ -19,6 +19,7 @@ from spark_jobs.kernels.identities import BloomFilter, hashes_of
 from spark_jobs.landing import ledger
 from spark_jobs.landing.blocks import IDENTITY
 from spark_jobs.landing.pending import chunk_rows
+from spark_jobs.landing.standing_here import open_rows
 from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import DUPLICATES, LANDING_OF_ROWS, QUARANTINE, chunks, row_columns
@@ -97,13 +98,8 @@ def rejects_of_drops(lake: Lake, source: Source, drops: Iterable[int], rules: It
     Spark."""
     of_drops = pc.field("seq_no").isin(pa.array(list(drops), pa.int64()))
     of_rules = pc.field("rule").isin(pa.array(list(rules), pa.string()))
-    # rows of landings that are not in the ledger do not count
-    counted = pc.field("landing").isin(pa.array(list(ledger.rows_by_landing(lake, source)), pa.int64()))
-    where = of_drops & of_rules & counted
-    rows = lake.stored(QUARANTINE, [*REJECT, "diff"], where, {"source": [source.name]}).whole()
-    stand = rows.group_by(list(REJECT)).aggregate([("diff", "sum")])
     in_order = [(column, "ascending") for column in ("seq_no", "file", "line")]
-    return stand.filter(pc.greater(stand["diff_sum"], 0)).select(REJECT).sort_by(in_order)
+    return open_rows(lake, source, QUARANTINE, REJECT, of_drops & of_rules).sort_by(in_order)
 
 
 def _open(lake: FrameLake, source: Source, table: Table, identity: tuple[str, ...]) -> DataFrame:

@@ -8,26 +8,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.kernels.chunks.merging import chunk_rows
+from spark_jobs.kernels.chunks.merging import chunk_rows, not_taken_back
 from spark_jobs.kernels.identities import BloomFilter, hashes_of
 from spark_jobs.kernels.plain import Flags, Ints, numbers
-from spark_jobs.landing.ledger import rows_by_landing
-from spark_jobs.landing.pending import PLURAL
+from spark_jobs.landing.ledger import counted_landings
+from spark_jobs.landing.pending import PLURAL, row_schema
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.delta.data_files import StoredRows
-from spark_jobs.storage.descriptions.column_types import arrow_type
-from spark_jobs.storage.descriptions.tables import LANDINGS, chunks, row_columns
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import LANDINGS, chunks
 from spark_jobs.storage.lakes.lake import TableReader
 
 _IDENTITY = pa.schema(
     [("row_id", pa.int64()), ("delta_id", pa.string()), ("landing", pa.int64()), ("diff", pa.int64())]
 )
-
-
-def row_schema(source: Source) -> pa.Schema:
-    """The schema of a source's rows: the columns of `tables.row_columns`."""
-    return pa.schema([(column.name, arrow_type(column.type)) for column in row_columns(source)])
 
 
 def standing_identities(lake: TableReader, source: Source, wanted: BloomFilter) -> pa.Table:
@@ -73,7 +68,7 @@ def _rows(lake: TableReader, source: Source, drops: Sequence[int], only: pa.Arra
 
 def _landed(lake: TableReader, source: Source, columns: list[str], where: pc.Expression | None) -> StoredRows:
     """Columns of the chunks of all landings that count."""
-    counted = pc.field("landing").isin(pa.array([*rows_by_landing(lake, source)], pa.int64()))
+    counted = pc.field("landing").isin(pa.array(counted_landings(lake, source), pa.int64()))
     read = dict.fromkeys(["rows", "landing", "diff", "row_ids", LANDINGS.name, *columns])
     return lake.stored(chunks(source), [*read], counted if where is None else counted & where)
 
@@ -88,10 +83,16 @@ def _flat(table: pa.Table, arrays: dict[str, str], same: list[str] | None = None
 
 
 def _stands(rows: pa.Table) -> Flags:
-    """Flags of the rows that came and that no later landing took back. A landing that changes a row takes back the old
-    one, and brings the new one with the same id."""
-    row_ids, landing, diff = (numbers(rows[name]) for name in ("row_id", "landing", "diff"))
-    known, code = np.unique(row_ids, return_inverse=True)
-    gone = np.full(known.size, np.iinfo(np.int64).min)
-    np.maximum.at(gone, code[diff < 0], landing[diff < 0])
-    return (diff > 0) & (landing >= gone[code])
+    return not_taken_back(*(numbers(rows[name]) for name in ("row_id", "landing", "diff")))
+
+
+def open_rows(
+    lake: TableReader, source: Source, table: Table, identity: Sequence[str], where: pc.Expression | None = None
+) -> pa.Table:
+    """The rows of quarantine or duplicates that count now, of those that meet `where`, with the columns `identity`.
+    Such a row came by a landing that is in the ledger, and no such landing took it back."""
+    counted = pc.field("landing").isin(pa.array(counted_landings(lake, source), pa.int64()))
+    condition = counted if where is None else counted & where
+    rows = lake.stored(table, [*identity, "diff"], condition, {"source": [source.name]}).whole()
+    summed = rows.group_by(list(identity)).aggregate([("diff", "sum")])
+    return summed.filter(pc.greater(summed["diff_sum"], 0)).select(identity)

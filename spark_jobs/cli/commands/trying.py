@@ -55,7 +55,6 @@ def try_(
             expected="a folder that is empty or not there yet", found=str(keep), next_step="name another with --keep"
         )
     folder = keep or Path(tempfile.mkdtemp(prefix="tidemark-try-"))
-    quiet = as_json
     try:
         trial = try_files(
             files,
@@ -63,8 +62,8 @@ def try_(
             name=name,
             entity=entity,
             time=time,
-            on_guess=lambda guess: None if quiet else _show_guess(guess),
-            on_drop=lambda drop: None if quiet else _show_drop(drop),
+            on_guess=lambda guess: None if as_json else _show_guess(guess),
+            on_drop=lambda drop: None if as_json else _show_drop(drop),
         )
         pages = _write_pages(trial, folder) if keep is not None else None
         document = {**_document(trial), "folder": None if keep is None else str(keep), "page": pages}
@@ -103,7 +102,6 @@ def _show_restated(restated: Restated) -> None:
     if not after.num_rows and not before.num_rows:
         return
     new = after.num_rows - before.num_rows
-    shown = _plain(after).slice(0, SHOWN_ROWS)
     title = f"silver.{name}: {new:,} new windows" + (f", {before.num_rows:,} restated" if before.num_rows else "")
     show(Text(title))
     if before.num_rows:
@@ -111,7 +109,8 @@ def _show_restated(restated: Restated) -> None:
         columns, rows = _as_changes(restated)
         show(RowsView(columns, rows[:SHOWN_ROWS]))
         return
-    show(RowsView(shown.column_names, [[*row.values()] for row in shown.to_pylist()]))
+    first = _plain(after).slice(0, SHOWN_ROWS)
+    show(RowsView(first.column_names, [[*row.values()] for row in first.to_pylist()]))
 
 
 def _as_changes(restated: Restated) -> tuple[list[str], list[list[Any]]]:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Ints = npt.NDArray[np.int64]
+from spark_jobs.kernels.plain import Flags, Ints
 
 
 def chunk_rows(chunks: pa.Table, *, rows: str, arrays: Mapping[str, str], same: Sequence[str]) -> pa.Table:
@@ -41,6 +40,22 @@ def _flat(lists: pa.ChunkedArray, counts: Ints, chunk_of: Ints) -> pa.Array:
     present = held.is_valid().to_numpy(zero_copy_only=False)[chunk_of]
     place = np.cumsum(present) - 1
     return values.take(pa.array(place, mask=~present))
+
+
+def not_taken_back(row_ids: Ints, landings: Ints, diffs: Ints) -> Flags:
+    """Flags of the rows that came and that no later landing has taken back. A landing that changes a row takes back the
+    old one, and brings the new one with the same id."""
+    order = np.lexsort((landings, row_ids))
+    back = order[diffs[order] < 0]
+    # the last time that each row was taken back
+    last = back[np.append(row_ids[back][1:] != row_ids[back][:-1], True)[: back.size]]
+    place = np.searchsorted(row_ids[last], row_ids)
+    known = place < last.size
+    known[known] = row_ids[last][place[known]] == row_ids[known]
+    gone = np.zeros(row_ids.size, np.bool_)
+    gone[known] = landings[known] < landings[last][place[known]]
+    stands: Flags = (diffs > 0) & ~gone
+    return stands
 
 
 def layers(codes: Ints, row_ids: Ints, landings: Ints) -> tuple[Ints, Ints]:
