@@ -1,4 +1,4 @@
-"""The drops of a run: those that its parameters name or that are its interval, what they are called, their files."""
+"""The drops of a run, from its parameters or its interval; their names and their files."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def planned_files(source: str, lo: datetime, hi: datetime) -> Iterator[str]:
     checked = find_source(settings.sources, source)
     if checked.extract is not None:
         yield f"drops that were not read yet are read by the run, through the connection {checked.extract.connection}"
-    for seq_no in checked.drops.spanned(micros(lo), micros(hi)):
+    for seq_no in checked.drops.drops_spanned(micros(lo), micros(hi)):
         files = list_drop_files(settings.landing, checked, seq_no)
         size = sum(file.size for file in files)
         listed = ", ".join(file.path for file in files)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from _tasks import ASSETS, DROPS_ASSET, StageOperator
-from airflow.sdk import DAG, Asset, AsyncCallback, DeadlineAlert, Param
+from airflow.sdk import DAG, Asset, Param
+from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert
 
 from spark_jobs.model import FIRST, STAGES
 from spark_jobs.scheduling.alerts import FailureNotifier, tell_late
@@ -85,7 +87,7 @@ def parameters(source: Source) -> dict[str, Param]:
         "accept_definition": Param(
             False,
             type="boolean",
-            description="Accept the changed source file: recompute what the change affects, and publish it.",
+            description="Accept the changed source file: recompute affected results, and publish them.",
         ),
         "pass_gap": Param(
             False,
@@ -103,7 +105,7 @@ def parameters(source: Source) -> dict[str, Param]:
         "plan": Param(
             False,
             type="boolean",
-            description="Show what the run would change, and wait for somebody to approve it; rejected, nothing does.",
+            description="Show the run's changes, and wait for an approval; a rejected run changes nothing.",
         ),
     }
 
@@ -158,7 +160,7 @@ def documentation(source: Source) -> str:
         " the task's log and the Data Docs say what was found and who acts. **Any other failure**: clear the failed"
         " task; every stage can be repeated.",
         "",
-        "**By hand**: trigger with `from` and `to` (both included), or `dry_run` to see what would be read. This DAG is"
-        f" made from `dags/sources/{source.name}.yml`; change it there.",
+        "**By hand**: trigger with `from` and `to` (both included), or `dry_run` to see the files that would be read."
+        f" This DAG is made from `dags/sources/{source.name}.yml`; change it there.",
     ]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""A run whose first task shows what it would change, and goes on once somebody approves."""
+"""A run whose first task shows the run's plan; the run continues once somebody approves the plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_jobs.config import load_settings
 from spark_jobs.sources import find_source
 
 if TYPE_CHECKING:
-    from spark_jobs.jobs.plan import Plan
+    from spark_jobs.plans.plan import Plan
 
 APPROVE, REJECT = "Approve", "Reject"
 PATIENCE = timedelta(days=1)
@@ -26,7 +26,7 @@ def ask(source: str, interval_us: tuple[int, int], context: Mapping[str, Any]) -
     `StageOperator.answered`.
 
     Raises:
-        TidemarkError: what the run would be refused for.
+        TidemarkError: a run of these drops would be refused.
     """
     from airflow.sdk.execution_time.hitl import upsert_hitl_detail
 
@@ -64,7 +64,7 @@ def as_markdown(plan: Plan) -> str:
 
 def _lines(plan: Plan) -> Iterator[str]:
     takes = "unknown: nothing ran before" if plan.estimate_s is None else f"about {plan.estimate_s} s"
-    yield f"Plan `{plan.plan_id}`; time: {takes}. It holds as long as files, source and lake stay as they are."
+    yield f"Plan `{plan.plan_id}`; time: {takes}. The plan is valid as long as files, source and lake stay as they are."
     if plan.changed_definition:
         yield f"\n**Changed definition**, accepted with the plan: {', '.join(plan.changed_definition)}"
     if plan.gap is not None:
@@ -102,7 +102,7 @@ def _drops(plan: Plan) -> str:
 
 
 def _plan(source: str, interval_us: tuple[int, int]) -> Plan:
-    from spark_jobs.jobs.plan import plan_run
+    from spark_jobs.plans.plan import plan_run
     from spark_jobs.session import open_session, work_on
 
     settings = load_settings()

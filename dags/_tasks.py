@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from _drops import earlier_run, instants, named_drops, planned_files, run_interval
-from _failures import failures_told
+from _failures import log_failures
 from _plans import APPROVE, answerer, ask, rejection
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -64,8 +64,8 @@ class StageOperator(BaseOperator):
         return self._run(context, planned)
 
     def _run(self, context: Any, planned: str | None) -> dict[str, Any]:
-        begun, params = time.monotonic(), context["params"]
-        with failures_told(self.log, partial(context["ti"].xcom_push, FAILURE)):
+        start_s, params = time.monotonic(), context["params"]
+        with log_failures(self.log, partial(context["ti"].xcom_push, FAILURE)):
             lo, hi = run_interval(context["dag_run"], params, self.drops)
             self._bind_log(context, lo, hi)
             if params.get("dry_run"):
@@ -80,7 +80,8 @@ class StageOperator(BaseOperator):
             from spark_jobs.jobs.stage import run_stage
             from spark_jobs.jobs.summaries import summary_table
 
-            _preload_beside(self.task_id)
+            if self.task_id != FIRST:
+                _preload_beside(self.task_id)
             imported = time.monotonic()
             request = stage_request(params, planned)
             summary = run_stage(
@@ -88,7 +89,7 @@ class StageOperator(BaseOperator):
             )
         self._summary = summary
         self.log.info("%s of %s from %s to %s\n%s", self.task_id, self.source, lo, hi, summary_table(summary))
-        self.log.info("%s", self._spent(context, begun, imported, summary))
+        self.log.info("%s", self._describe_time(context, start_s, imported, summary))
         if self.task_id == LAST:
             end_turn(_leases(), self.source, context["run_id"])
             self._tell_assets(context, lo, hi, summary)
@@ -110,13 +111,13 @@ class StageOperator(BaseOperator):
         self.log.info("the plan was approved by %s", answerer(event))
         return self._run(context, planned)
 
-    def _spent(self, context: Any, begun: float, imported: float, summary: Mapping[str, Any]) -> str:
-        """One line: what the task's time went into, and which of it most."""
+    def _describe_time(self, context: Any, start_s: float, imported: float, summary: Mapping[str, Any]) -> str:
+        """One line: the parts of the task's time, the longest part first."""
         now, work = time.monotonic(), float(summary.get("seconds", 0.0))
         since_start = (datetime.now(UTC) - context["ti"].start_date).total_seconds()
         spent = {
-            "start and turn" if self.task_id == FIRST else "start": since_start - (now - begun),
-            "imports": imported - begun,
+            "start and turn" if self.task_id == FIRST else "start": since_start - (now - start_s),
+            "imports": imported - start_s,
             "session": now - imported - work,
             "work": work,
         }
@@ -140,15 +141,15 @@ class StageOperator(BaseOperator):
         raise KeyboardInterrupt(f"{self.task_id} of {self.source} was ended")
 
     def _bind_log(self, context: Any, lo: datetime, hi: datetime) -> None:
-        """Let each line of the log, also of what the stage calls, say of which run, source, stage and drops it is."""
+        """Add the run, the source, the stage and the drops to each line of the log, also to lines of called code."""
         bind_contextvars(
             run=context["run_id"], source=self.source, stage=self.task_id, drops=named_drops(self.drops, lo, hi)
         )
 
     def _tell_assets(self, context: Any, lo: datetime, hi: datetime, summary: Mapping[str, Any]) -> None:
-        """Say in the events of this run's assets what was published, and of which drops."""
+        """Add the publication and its drops to the events of this run's assets."""
         landed = context["ti"].xcom_pull(task_ids=FIRST) or {}
-        labels = [self.drops.label(n) for n in self.drops.spanned(micros(lo), micros(hi))]
+        labels = [self.drops.label(n) for n in self.drops.drops_spanned(micros(lo), micros(hi))]
         extra = {
             "run_id": context["run_id"],
             "from": labels[0],
@@ -157,7 +158,7 @@ class StageOperator(BaseOperator):
             "hi": hi.isoformat(),
             "rows": landed.get("rows", 0),
             "published": instant_at(summary["published_us"]).isoformat() if summary.get("published_us") else None,
-            # an earlier try may have published, and failed at what follows
+            # an earlier try may have published, and failed afterwards
             "changed": summary.get("published_by") == context["run_id"],
             "page": load_settings().page_url("runs", self.source, context["run_id"]),
         }
@@ -198,16 +199,16 @@ class StageOperator(BaseOperator):
             return lo
         if self.task_id != FIRST:
             begun_us = context["ti"].xcom_pull(task_ids=FIRST, key=CAUGHT_UP)
-            begun = lo if begun_us is None else instant_at(begun_us)
+            first_lo = lo if begun_us is None else instant_at(begun_us)
         else:
-            begun = self._caught_up(context, lo, hi)
-            if begun < lo:
-                context["ti"].xcom_push(key=CAUGHT_UP, value=micros(begun))
-        if begun < lo:
-            self._bind_log(context, begun, hi)
-            taken, own = named_drops(self.drops, begun, hi), named_drops(self.drops, lo, hi)
-            self.log.info("catches up: takes %s, since drops before %s were never run", taken, own)
-        return begun
+            first_lo = self._caught_up(context, lo, hi)
+            if first_lo < lo:
+                context["ti"].xcom_push(key=CAUGHT_UP, value=micros(first_lo))
+        if first_lo < lo:
+            self._bind_log(context, first_lo, hi)
+            taken, scheduled = named_drops(self.drops, first_lo, hi), named_drops(self.drops, lo, hi)
+            self.log.info("catches up: takes %s, since drops before %s were never run", taken, scheduled)
+        return first_lo
 
     def _caught_up(self, context: Any, lo: datetime, hi: datetime) -> datetime:
         """The start of the first drop that the run would take now. A scheduled run takes what was left out before its
@@ -216,12 +217,12 @@ class StageOperator(BaseOperator):
             return lo
         from spark_jobs.jobs.catching_up import drops_due
 
-        settings, own = load_settings(), self.drops.spanned(micros(lo), micros(hi))
-        due = drops_due(settings, find_source(settings.sources, self.source), own)
+        settings, scheduled = load_settings(), self.drops.drops_spanned(micros(lo), micros(hi))
+        due = drops_due(settings, find_source(settings.sources, self.source), scheduled)
         return instants(self.drops, due)[0]
 
     def _wait_for_inputs(self, context: Any, lo: datetime, hi: datetime, planned: str | None) -> None:
-        from spark_jobs.scheduling.inputs import Inputs, InputsTrigger
+        from spark_jobs.scheduling.inputs import InputsTrigger, RunInputs
 
         arguments = {
             "source": self.source,
@@ -229,14 +230,14 @@ class StageOperator(BaseOperator):
             "hi_us": micros(hi),
             "scheduled": context["dag_run"].run_type == SCHEDULED,
         }
-        missing = Inputs(**arguments).missing(datetime.now(UTC))
+        missing = RunInputs(**arguments).missing_input(datetime.now(UTC))
         if missing is not None:
             self.log.info("waits for %s", missing)
             self.defer(trigger=InputsTrigger(**arguments), method_name="execute", kwargs={"planned": planned})
 
     def _wait_for_turn(self, context: Any, lo: datetime, hi: datetime, planned: str | None) -> None:
         # not when DAGs are parsed: triggers bring what runs tasks along
-        from spark_jobs.scheduling.trigger import AirflowRuns, TurnTrigger
+        from spark_jobs.scheduling.trigger import DagRuns, TurnTrigger
 
         drops = self.drops
         first, last = (drops.seq_no_at(micros(time)) for time in (lo, hi - timedelta(microseconds=1)))
@@ -245,7 +246,7 @@ class StageOperator(BaseOperator):
         goes_first = not is_backfill(run_id) and self._follows_on(range(first, last + 1))
         turn = Turn(run_id, micros(lo), named, staged=True, first=goes_first)
         before = earlier_run(context, lo, drops)
-        whom = Line(leases, self.source, turn, AirflowRuns(self.source, before)).step()
+        whom = Line(leases, self.source, turn, DagRuns(self.source, before)).step()
         if whom is None:
             return
         self.log.info("waits for %s", whom)
@@ -285,10 +286,10 @@ class MaintenanceOperator(BaseOperator):
 
     def execute(self, context: Any) -> list[dict[str, Any]]:
         """Called by Airflow in the task's own process."""
-        from spark_jobs.jobs.maintenance import as_text, maintain, step_failed
         from spark_jobs.server.airflow_database import clean
+        from spark_jobs.upkeep.maintenance import as_text, maintain, step_failed
 
-        with failures_told(self.log):
+        with log_failures(self.log):
             steps = maintain(load_settings(), self.source, f"maintain:{self.source}:{context['run_id']}", clean)
         self.log.info("maintenance of %s\n%s", self.source or "the installation", as_text(steps))
         failed = [step for step in steps if step.failed]
@@ -325,7 +326,10 @@ def _leases() -> Any:
 
 
 def _preload_beside(stage: str) -> None:
-    """Import Great Expectations (and dbt, where marts follow) while Spark works on the stage: it takes seconds."""
+    """Import Great Expectations, or dbt where marts follow, while Spark works on the stage: it takes seconds.
+
+    The first stage does so by itself, once it has files to land.
+    """
     from spark_jobs.gates import preload as preload_gates
     from spark_jobs.publish.marts import preload as preload_dbt
 

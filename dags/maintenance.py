@@ -23,7 +23,7 @@ it runs: `TIDEMARK_MAINTENANCE_SCHEDULE`.
 
 
 def _notifiers(source: str | None, recipients: Sequence[str]) -> list[MaintenanceNotifier]:
-    """Who tells of a task that failed: nobody, where no source file names anybody."""
+    """The function that notifies people of a failed task; None if no source file names anybody."""
     return [MaintenanceNotifier(source, recipients)] if recipients else []
 
 
@@ -54,10 +54,10 @@ with DAG(
     ]
     _everybody = dict.fromkeys(_each for _, _source in sorted(_sources.items()) for _each in _source.dag.notify)
     # the DAG's own callback would not do: a run succeeds with this task, whatever came of those before it
-    _rest = MaintenanceOperator(
+    _installation = MaintenanceOperator(
         task_id="installation",
         source=None,
         trigger_rule="all_done",
         on_failure_callback=_notifiers(None, list(_everybody)),
     )
-    _of_sources >> _rest
+    _of_sources >> _installation

@@ -9,7 +9,9 @@ from spark_jobs.sources.folder import source_files
 
 _folder, _asked = load_settings().sources, get_parsing_context().dag_id
 # a task needs the DAG of its own source, and hundreds of others would take it seconds
-_alone = _asked is not None and _asked in source_files(_folder)
-_sources = {_asked: find_source(_folder, _asked)} if _alone else read_sources(_folder).sources
+if _asked is not None and _asked in source_files(_folder):
+    _sources = {_asked: find_source(_folder, _asked)}
+else:
+    _sources = read_sources(_folder).sources
 for _name, _source in _sources.items():
     globals()[_name] = source_dag(_source)

@@ -3,19 +3,17 @@
 from expectations.invariant import Invariant
 
 _BRONZE = (
-    "What is in bronze is not what landed. Take the files named below back and land them again (`tidemark retract"
-    " SOURCE --drop D --file F`, then `tidemark run SOURCE --from D --to D --file F`), or `tidemark restore` a"
-    " backup into an empty home."
+    "The rows in bronze differ from the rows in the landed files. Take the files named below back and land them again"
+    " (`tidemark retract SOURCE --drop D --file F`, then `tidemark run SOURCE --from D --to D --file F`), or"
+    " `tidemark restore` a backup into an empty home."
 )
 _TABLE = (
     "Set the table named below back to its version before (deltalake: `DeltaTable(FOLDER).restore(VERSION)`) if nothing"
     " was committed to it since, of any source: that would go. Else `tidemark restore` a backup into an empty home;"
     " without one, `tidemark source reset SOURCE` and land its files again, which forgets what was known when."
 )
-_TRACE = (
-    f"The trace is not what bronze says: every answer about these rows is wrong. {_TABLE} Then run the audit again."
-)
-_PUBLISHED = f"What is published is not what the trace says. {_TABLE}"
+_TRACE = f"The trace differs from bronze: every answer about these rows is wrong. {_TABLE} Then run the audit again."
+_PUBLISHED = f"Published rows differ from rows that are computed anew from the trace. {_TABLE}"
 _VALUES = f"{_PUBLISHED} A change of the window or state that is accepted (`--accept-definition`) corrects it, too."
 
 INVARIANTS = (
@@ -34,12 +32,12 @@ INVARIANTS = (
     Invariant(
         "rows_read_otherwise",
         "Files read whole have the rows, bounds and sums that reads by the log's bounds find.",
-        "Reads skip files that hold wanted rows: do not trust what is published. `tidemark doctor --deep` says whether"
-        " files are damaged; if none is, report it with the table and file named below.",
+        "Reads skip files that have wanted rows: do not trust the published tables. `tidemark doctor --deep` says"
+        " whether files are damaged; if none is, report it with the table and file named below.",
     ),
     Invariant(
         "files_with_other_rows",
-        "Of every file bronze holds as many rows as the ledger counts, and no rows are of no file.",
+        "For every file, bronze has as many rows as the ledger counts, and every row in bronze belongs to a file.",
         _BRONZE,
     ),
     Invariant(
@@ -54,22 +52,22 @@ INVARIANTS = (
     ),
     Invariant(
         "files_that_read_otherwise",
-        "A sample of files that stand as they landed, read again, gives the rows of bronze, value by value.",
+        "A sample of unchanged files is read again and gives the rows of bronze, value by value.",
         _BRONZE,
     ),
     Invariant(
         "files_that_the_trace_has_otherwise",
-        "Of every file the trace holds the rows that bronze holds, value by value.",
+        "For every file, the trace has the rows that bronze has, value by value.",
         _TRACE,
     ),
     Invariant(
         "chunks_out_of_shape",
-        "Every chunk of bronze says of its rows what they say: their number, bounds, order and drop.",
+        "The number, bounds, order and drop that every chunk of bronze states are those of its rows.",
         _BRONZE,
     ),
     Invariant(
         "rejects_that_read_otherwise",
-        "A sample of files that stand as they landed, read again, gives the records of quarantine.",
+        "A sample of unchanged files is read again and gives the records of quarantine.",
         _BRONZE,
     ),
     Invariant(
@@ -91,9 +89,13 @@ INVARIANTS = (
     Invariant(
         "repeated_windows", "A key has one published window per start (a session: per start and end).", _PUBLISHED
     ),
-    Invariant("windows_otherwise", "Every published window is what the trace gives when it is computed anew.", _VALUES),
+    Invariant(
+        "windows_otherwise", "Every published window equals the window that is computed anew from the trace.", _VALUES
+    ),
     Invariant("repeated_entities", "Every entity has one current state.", _PUBLISHED),
-    Invariant("states_otherwise", "Every published state is what the trace gives when it is computed anew.", _VALUES),
+    Invariant(
+        "states_otherwise", "Every published state equals the state that is computed anew from the trace.", _VALUES
+    ),
     Invariant(
         "versions_otherwise",
         "A chain gives, at every event time, the state that the trace gives when it is computed anew.",

@@ -14,7 +14,7 @@ _KERNEL = (
 INVARIANTS = (
     Invariant(
         "ledger_rows",
-        "Every row that came or went by the ledger bronze.files is in exactly one chunk, and no chunk holds more.",
+        "Every row that the ledger bronze.files adds or removes is in exactly one chunk, and no other row is.",
         _LANDING,
         "equal",
         "chunk_rows",
@@ -33,7 +33,7 @@ INVARIANTS = (
         "equal",
         "duplicate_rows",
     ),
-    Invariant("repeated_row_ids", "No row id comes twice, and none goes twice, in one landing.", _KERNEL),
+    Invariant("repeated_row_ids", "No landing adds a row id twice or removes a row id twice.", _KERNEL),
     Invariant("chunks_with_unordered_row_ids", "The row ids of a chunk strictly ascend.", _KERNEL),
     Invariant("chunks_with_foreign_row_ids", "The row ids of a chunk belong to the chunk's drop.", _KERNEL),
     Invariant("chunks_with_uneven_arrays", "Every array of a chunk has one element per row.", _KERNEL),

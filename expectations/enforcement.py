@@ -20,7 +20,7 @@ from great_expectations.render import LegacyDiagnosticRendererType, LegacyRender
 from great_expectations.render.components import RenderedStringTemplateContent, RenderedTableContent
 from great_expectations.render.renderer.renderer import renderer
 
-from expectations.invariant import BREAKING_ROWS, Bound, bounds, holds, observed, raised
+from expectations.invariant import BREAKING_ROWS, Bound, bounds, describe_measures, exception_message, holds
 
 _MEASURED, _ROWS = "table.measured", "table.breaking_rows"
 
@@ -39,11 +39,11 @@ class MeasuredSums(TableMetricProvider):
         metric_value_kwargs: dict[str, Any],
         **_: Any,
     ) -> dict[str, Any]:
-        return _measured(_frame(execution_engine, metric_domain_kwargs), metric_value_kwargs)
+        return _measures_of(_frame(execution_engine, metric_domain_kwargs), metric_value_kwargs)
 
 
 class BreakingRows(TableMetricProvider):
-    """Some of the rows that break an invariant. If it holds, there are none, and nothing is read."""
+    """Some of the rows that break an invariant. No file is read for an invariant without such rows."""
 
     metric_name = _ROWS
     value_keys = ("measure", "bound", "other")
@@ -57,7 +57,7 @@ class BreakingRows(TableMetricProvider):
         **_: Any,
     ) -> list[dict[str, Any]]:
         frame = _frame(execution_engine, metric_domain_kwargs)
-        measures = _measured(frame, metric_value_kwargs)
+        measures = _measures_of(frame, metric_value_kwargs)
         find = frame.attrs.get(BREAKING_ROWS)
         if find is None or holds(metric_value_kwargs["bound"], *measures.values()):
             return []
@@ -79,7 +79,7 @@ def _frame(engine: PandasExecutionEngine, domain: dict[str, Any]) -> Any:
     return frame
 
 
-def _measured(frame: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
+def _measures_of(frame: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
     names = [name for name in (keys["measure"], keys["other"]) if name is not None]
     return {name: _value(frame[name].iloc[0]) if name in frame.columns else None for name in names}
 
@@ -118,7 +118,7 @@ class ExpectInvariantToHold(BatchExpectation):
         measures, rows = metrics[_MEASURED], metrics[_ROWS]
         success = holds(self.bound, *measures.values())
         counted = measures[self.measure] if self.bound == "none" else None
-        result: dict[str, Any] = {"observed_value": observed(measures), "details": {"measures": measures}}
+        result: dict[str, Any] = {"observed_value": describe_measures(measures), "details": {"measures": measures}}
         if not success:
             result |= {"unexpected_count": counted, "partial_unexpected_list": rows}
         return {"success": success, "result": result}
@@ -138,12 +138,15 @@ class ExpectInvariantToHold(BatchExpectation):
         cls, configuration: Any = None, result: Any = None, runtime_configuration: Any = None
     ) -> list[Any]:
         """The heading of the rows that break it, with their number; or the error that kept them from being read."""
-        if raised(result) is not None:
+        if exception_message(result) is not None:
             return list(super()._diagnostic_unexpected_statement_renderer(result=result))
-        shown, count = len(result.result.get("partial_unexpected_list") or []), result.result.get("unexpected_count")
-        if result.success or not shown:
+        n_examples, count = (
+            len(result.result.get("partial_unexpected_list") or []),
+            result.result.get("unexpected_count"),
+        )
+        if result.success or not n_examples:
             return []
-        of_all = f", {shown} of {count}" if count is not None and count > shown else ""
+        of_all = f", {n_examples} of {count}" if count is not None and count > n_examples else ""
         return [_text(f"\n\nwhat breaks it{of_all}:")]
 
     @classmethod

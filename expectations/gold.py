@@ -49,7 +49,7 @@ INVARIANTS = (
     ),
     Invariant(
         "states_off_their_row",
-        "Where a row states the whole vector, the state says what the entity's last row says.",
+        "If a row has the whole vector, the state equals the vector of the entity's last row.",
         _AGAIN,
     ),
 )

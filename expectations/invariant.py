@@ -80,13 +80,13 @@ def bounds(measure: str, bound: Bound, other: str | None) -> str:
     return {"none": "0", "equal": f"{measure} = {other}", "at_most": f"{measure} <= {other}"}[bound]
 
 
-def observed(measures: Mapping[str, Measure]) -> str:
+def describe_measures(measures: Mapping[str, Measure]) -> str:
     """The measures of an invariant as text for people: `3`, or `ledger_rows=5, chunk_rows=4`."""
     texts = {name: "not measured" if value is None else str(value) for name, value in measures.items()}
     return ", ".join(f"{name}={text}" for name, text in texts.items()) if len(texts) > 1 else next(iter(texts.values()))
 
 
-def raised(result: ExpectationValidationResult) -> str | None:
+def exception_message(result: ExpectationValidationResult) -> str | None:
     """The message of the exception because of which Great Expectations could not judge an expectation, else None."""
     info: Mapping[str, Any] = result.exception_info or {}
     nested = [each for each in info.values() if isinstance(each, Mapping)] or [info]

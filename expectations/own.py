@@ -73,6 +73,8 @@ def _of_json(path: Path) -> ExpectationSuite:
 
 
 def _of_python(path: Path) -> list[Any]:
+    from expectations.distinct_values import forget_lookups
+
     changed = path.stat().st_mtime_ns
     if path not in _LOADED or _LOADED[path][0] != changed:
         name = f"tidemark_own_expectations_{path.stem}"
@@ -80,6 +82,7 @@ def _of_python(path: Path) -> list[Any]:
         assert spec is not None and spec.loader is not None, "a file that ends with .py has a loader"
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
+        forget_lookups()
         spec.loader.exec_module(module)
         _LOADED[path] = changed, list(getattr(module, "SUITES", []))
     return _LOADED[path][1]

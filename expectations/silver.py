@@ -18,7 +18,7 @@ INVARIANTS = (
         "A window is as long as its definition says; a session's end is not before its start.",
         _DEFINITION,
     ),
-    Invariant("windows_without_rows", "A published window holds at least one row.", _AGAIN),
+    Invariant("windows_without_rows", "A published window has at least one row.", _AGAIN),
     Invariant("windows_without_key", "Every window has its key, its start and its end.", _AGAIN),
     Invariant(
         "changed_without_revision",
@@ -27,7 +27,7 @@ INVARIANTS = (
     ),
     Invariant(
         "changes_at_wrong_time",
-        "Every change of this run is known from one tick before the new publication, and ends what was known there.",
+        "Every change of this run is known from one tick before the new publication, and ends the version known there.",
         _AGAIN,
     ),
     Invariant("closings_of_nothing", "Every closing row closes a row that is published.", _AGAIN),
@@ -47,10 +47,10 @@ INVARIANTS = (
         "equal",
         "rows_accounted",
     ),
-    Invariant("rows_astray", "The windows made hold the rows that the late policy lets in, and no others.", _AGAIN),
+    Invariant("rows_astray", "New windows have the rows that the late policy accepts, and no others.", _AGAIN),
     Invariant(
         "rows_counted",
-        "Where a definition counts each row once, its windows gain and lose exactly the rows that came and went.",
+        "If a definition counts each row once, its windows gain and lose exactly the rows that came and went.",
         _AGAIN,
         "equal",
         "rows_windowed",

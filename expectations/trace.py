@@ -11,7 +11,7 @@ _AGAIN = (
 INVARIANTS = (
     Invariant(
         "updates_below_previous_seal",
-        "No update was added below the seal as it stood before the run: what was read there reads the same for ever.",
+        "No update was added below the seal that was in force before the run: reads below it give the same answers.",
         _SEAL,
     ),
     Invariant(
@@ -22,7 +22,7 @@ INVARIANTS = (
     ),
     Invariant("updates_without_diff", "No update has a diff of 0 or none at all.", _AGAIN),
     Invariant(
-        "repeated_updates", "A trace batch is consolidated: no row stands twice at one time with one sign.", _AGAIN
+        "repeated_updates", "A trace batch is consolidated: it has no row twice at one time with one sign.", _AGAIN
     ),
     Invariant("updates_without_identity", "Every update has a row id, an entity and an event time.", _AGAIN),
     Invariant("updates_out_of_order", "A batch is in the order of entity, event time and row id.", _AGAIN),
@@ -42,7 +42,7 @@ INVARIANTS = (
     ),
     Invariant(
         "batches_not_as_stated",
-        "Every batch holds as many updates, between the same times, as the frontiers say.",
+        "Every batch has the number of updates and the bounds of time that the frontiers state.",
         _AGAIN,
     ),
     Invariant(

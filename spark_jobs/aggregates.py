@@ -1,8 +1,7 @@
 """The aggregates that windows of a source file may name: the call of each, and the function that computes it.
 
 There is one entry per aggregate. Reading a source file needs only names and signatures. So an entry gives the computing
-function by its name, and only code that computes loads it. A new aggregate needs a class in `kernels.windows` and an
-entry here.
+function by its name, and only code that computes loads it. CONTRIBUTING.md lists the places of a new aggregate.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ class Signature:
     """The signature of an aggregate: the arguments that its brackets may have, and the function that constructs it.
 
     Args:
-        shown: the call as users write it.
-        constructor: `module.function` of `kernels.windows`. It takes the columns by name and then the numbers.
+        call: the call as users write it.
+        constructor: the name of a function of `engine.windows`. It takes the columns by name and then the numbers.
         least, most: the least and the greatest number of columns; `most` None: any number.
         numbers: the numbers that follow the columns; the last `optional` may be absent.
         operands: the types of a source file that the columns may have; None: any.
@@ -45,7 +44,7 @@ class Signature:
             consist of doubles, which would round decimals.
     """
 
-    shown: str
+    call: str
     constructor: str
     least: int = 1
     most: int | None = 1
@@ -56,28 +55,28 @@ class Signature:
 
 
 AGGREGATES: Mapping[str, Signature] = {
-    "count": Signature("count()", "aggregates.count", least=0),
-    "sum": Signature("sum(column)", "aggregates.sum_", operands=ADDED),
-    "avg": Signature("avg(column)", "aggregates.avg", operands=ADDED),
-    "min": Signature("min(column)", "aggregates.min_"),
-    "max": Signature("max(column)", "aggregates.max_"),
-    "first": Signature("first(column)", "aggregates.first"),
-    "last": Signature("last(column)", "aggregates.last"),
-    "variance": Signature("variance(column)", "aggregates.variance", operands=ADDED),
-    "stddev": Signature("stddev(column)", "aggregates.stddev", operands=ADDED),
-    "count_distinct": Signature("count_distinct(column)", "aggregates.count_distinct"),
+    "count": Signature("count()", "count", least=0),
+    "sum": Signature("sum(column)", "sum_", operands=ADDED),
+    "avg": Signature("avg(column)", "avg", operands=ADDED),
+    "min": Signature("min(column)", "min_"),
+    "max": Signature("max(column)", "max_"),
+    "first": Signature("first(column)", "first"),
+    "last": Signature("last(column)", "last"),
+    "variance": Signature("variance(column)", "variance", operands=ADDED),
+    "stddev": Signature("stddev(column)", "stddev", operands=ADDED),
+    "count_distinct": Signature("count_distinct(column)", "count_distinct"),
     "approx_quantile": Signature(
         "approx_quantile(column, fraction, accuracy)",
-        "summaries.approx_quantile",
+        "approx_quantile",
         numbers=(Number("fraction", 0, 1), Number("accuracy", 0, 0.5, finest=FINEST_ACCURACY)),
         optional=1,
         operands=ADDED,
     ),
     "collect": Signature(
-        "collect(column, limit)", "summaries.collect", numbers=(Number("limit", 1, MOST_COLLECTED, whole=True),)
+        "collect(column, limit)", "collect", numbers=(Number("limit", 1, MOST_COLLECTED, whole=True),)
     ),
     **{
-        name: Signature(f"{name}(column, …)", f"summaries.{name}", most=None, operands=NUMBERS, as_vector=True)
+        name: Signature(f"{name}(column, …)", name, most=None, operands=NUMBERS, as_vector=True)
         for name in ("vector_sum", "vector_mean")
     },
 }

@@ -2,9 +2,7 @@
 
 A knob is read from the environment variable `TIDEMARK_<NAME>` (`TIDEMARK_HOME`, `TIDEMARK_THRIFT_PORT`, …), and from
 nowhere else. So a shell, Airflow's tasks and a container configure Tidemark in the same way. `Settings` is frozen, so
-an instance can be shared and kept.
-
-Tidemark writes everything under `home`, except where a knob names another place.
+an instance can be shared and kept. Tidemark writes everything under `home`, unless a knob names another place.
 """
 
 from __future__ import annotations
@@ -23,12 +21,18 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from spark_jobs.errors import ConfigurationError
 
-CHECKOUT = Path(__file__).resolve().parents[1]
-"""The folder that contains `spark_jobs`: a checkout, or `site-packages` of an installation."""
+_PACKAGE = Path(__file__).resolve().parent
+CHECKOUT = _PACKAGE.parent
+"""The folder that contains `spark_jobs`: a checkout, or `site-packages` of an installed package."""
+IS_CHECKOUT = (CHECKOUT / "pyproject.toml").is_file()
+PROJECT = CHECKOUT if IS_CHECKOUT else Path.cwd()
+"""The folder that has data and jars by default: the checkout, or for an installed package the working folder."""
+SHIPPED = CHECKOUT if IS_CHECKOUT else _PACKAGE
+"""The folder that has `dags`, `dbt`, `examples` and `docs/glossary.md`: the checkout, or an installed `spark_jobs`."""
+SOURCES = "dags/sources" if IS_CHECKOUT else "sources"
 
 ENVIRONMENT_PREFIX = "TIDEMARK_"
-PORTAL_PREFIX = "/tidemark"
-"""The path of the portal on Airflow's API server."""
+PORTAL_PREFIX = "/tidemark"  # the path of the portal on Airflow's API server
 
 
 class Settings(BaseSettings):
@@ -37,17 +41,17 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="ignore", validate_default=True)
 
     # --- places -----------------------------------------------------------------------------------------------------
-    home: Path = Field(default=CHECKOUT / ".tidemark", description="the data directory: lake, state and logs")
+    home: Path = Field(default=PROJECT / ".tidemark", description="the data directory: lake, state and logs")
     lake: str = Field(
-        default_factory=lambda known: str(known["home"] / "lake"),
+        default_factory=lambda values: str(values["home"] / "lake"),
         description="the tables' root: an absolute path, or a URI such as s3a://bucket/lake",
     )
     landing: Path | str = Field(
-        default_factory=lambda known: known["home"] / "landing",
+        default_factory=lambda values: values["home"] / "landing",
         description="where sources' files arrive, one folder per source: a path, or a URI such as s3a://bucket/landing",
     )
-    jars: Path = Field(default=CHECKOUT / ".jars", description="the folder of Delta's jars, filled by `make setup`")
-    sources: Path = Field(default=CHECKOUT / "dags" / "sources", description="the folder of the sources' YAML files")
+    jars: Path = Field(default=PROJECT / ".jars", description="the folder of Delta's jars, filled by `make setup`")
+    sources: Path = Field(default=PROJECT / SOURCES, description="the folder of the sources' YAML files")
     expectations: Path = Field(
         default=CHECKOUT / "expectations" / "custom",
         description="the folder of a team's own expectations and suites, Python that runs load or JSON",
@@ -61,12 +65,12 @@ class Settings(BaseSettings):
         description="a folder of a team's own Python: aggregates, formats of landed files, and DAGs in its `dags`",
     )
     connections: Path = Field(
-        default_factory=lambda known: known["home"] / "connections.yml",
+        default_factory=lambda values: values["home"] / "connections.yml",
         description="the file that says how databases and Kafka are reached, readable by its owner alone;"
         " TIDEMARK_CONNECTION_<NAME>, a JSON object, goes before it",
     )
     jdbc_jars: str = Field(default="", description="further JDBC drivers for Spark: paths with a colon between them")
-    dags: Path = Field(default=CHECKOUT / "dags", description="the folder that Airflow reads DAGs from")
+    dags: Path = Field(default=SHIPPED / "dags", description="the folder that Airflow reads DAGs from")
 
     # --- the lake server --------------------------------------------------------------------------------------------
     thrift_port: int = Field(default=10000, ge=1, le=65535, description="SQL over JDBC/ODBC; Hive's usual port")
@@ -333,10 +337,10 @@ class Settings(BaseSettings):
         """The environment variables that give a child process these settings, without those that are secrets."""
         return {
             f"{ENVIRONMENT_PREFIX}{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-            for name, value in self.shown().items()
+            for name, value in self.as_json().items()
         }
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Knob -> value as JSON has it, without secrets and without knobs that are not set."""
         return self.model_dump(mode="json", exclude=SECRETS, exclude_none=True)
 
@@ -390,9 +394,6 @@ def load_settings(**overrides: Any) -> Settings:
             # leave out the consequences of another wrong knob
             if problem["type"] != "default_factory_not_called"
         ]
-        raise ConfigurationError(
-            expected="settings that can be used",
-            found=", ".join(problems),
-            next_step="correct or unset these environment variables",
-            problems=problems,
-        ) from None
+        expected, next_step = "settings that can be used", "correct or unset these environment variables"
+        finding = ", ".join(problems)
+        raise ConfigurationError(expected=expected, found=finding, next_step=next_step, problems=problems) from None

@@ -53,7 +53,7 @@ class ConfigurationError(TidemarkError):
 
 
 class ParameterError(ConfigurationError):
-    """A parameter of a public function is outside what the function accepts; found before a job starts."""
+    """A parameter of a public function is outside the values that the function accepts; found before a job starts."""
 
     code = "parameter"
 

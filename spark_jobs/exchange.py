@@ -3,7 +3,7 @@ Spark's shuffle.
 
 A block is some rows of one piece that are for one task. In a Spark job, the task that reads a block encodes it, and the
 task that works on it decodes it. Spark moves whole blocks and never takes a row apart. Rows that fit into this process
-are handled here, by the same functions. Kernels and Arrow do not hold Python's lock, so threads run in parallel, and
+are handled here, by the same functions. Kernels and Arrow release Python's lock, so threads run in parallel, and
 no block is encoded, sent or sorted.
 """
 
@@ -78,11 +78,11 @@ def answers(
     if here or spark is None or not pieces:
         return in_threads(ask, pieces)
     numbered = spark.range(0, len(pieces), 1, len(pieces))
-    answered = numbered.mapInArrow(partial(_asked, pieces=pieces, ask=ask), _ANSWER).toArrow()
+    answered = numbered.mapInArrow(partial(_ask, pieces=pieces, ask=ask), _ANSWER).toArrow()
     return iter(answered["answer"].to_pylist())
 
 
-def _asked(
+def _ask(
     batches: Iterable[pa.RecordBatch], *, pieces: Sequence[Piece], ask: Callable[[Piece], bytes]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
@@ -114,7 +114,7 @@ def exchange(
     numbered = spark.range(0, len(pieces), 1, max(len(pieces), 1))
     blocks = numbered.mapInArrow(partial(_dealt, pieces=pieces, deal=deal), _BLOCK)
     together = blocks.repartitionById(n_tasks, "task").sortWithinPartitions("task")
-    return together.mapInArrow(partial(_worked, work=work), _ANSWER).toArrow()["answer"].to_pylist()
+    return together.mapInArrow(partial(_work_on_blocks, work=work), _ANSWER).toArrow()["answer"].to_pylist()
 
 
 def _dealt(
@@ -122,19 +122,19 @@ def _dealt(
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for place in batch.column("id").to_pylist():
-            yield from _gathered(deal(pieces[place]))
+            yield from _gather(deal(pieces[place]))
 
 
-def _gathered(blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:
+def _gather(blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:
     """Record batches to send: the blocks of one task and label are gathered until they are large enough."""
     waiting: dict[tuple[int, str], list[pa.Table]] = {}
     for block in blocks:
         parts = waiting.setdefault((block.task, block.label), [])
         parts.append(block.rows)
         if are_enough(parts, BLOCK_ROWS, BLOCK_BYTES):
-            yield _sent(block.task, block.label, waiting.pop((block.task, block.label)))
+            yield _block_to_send(block.task, block.label, waiting.pop((block.task, block.label)))
     for (task, label), parts in waiting.items():
-        yield _sent(task, label, parts)
+        yield _block_to_send(task, label, parts)
 
 
 def are_enough(parts: Sequence[pa.Table | pa.RecordBatch], rows: int, n_bytes: int) -> bool:
@@ -142,13 +142,13 @@ def are_enough(parts: Sequence[pa.Table | pa.RecordBatch], rows: int, n_bytes: i
     return sum(part.num_rows for part in parts) >= rows or sum(part.nbytes for part in parts) >= n_bytes
 
 
-def _sent(task: int, label: str, parts: list[pa.Table]) -> pa.RecordBatch:
-    payload = encoded(pa.concat_tables(parts).combine_chunks())
+def _block_to_send(task: int, label: str, parts: list[pa.Table]) -> pa.RecordBatch:
+    payload = encode(pa.concat_tables(parts).combine_chunks())
     columns = [pa.array([task], pa.int32()), pa.array([label]), pa.array([payload], pa.binary())]
     return pa.RecordBatch.from_arrays(columns, names=["task", "label", "payload"])
 
 
-def _worked(batches: Iterator[pa.RecordBatch], *, work: Work) -> Iterator[pa.RecordBatch]:
+def _work_on_blocks(batches: Iterator[pa.RecordBatch], *, work: Work) -> Iterator[pa.RecordBatch]:
     blocks = _blocks(batches)
     ahead = next(blocks, None)
 
@@ -156,7 +156,7 @@ def _worked(batches: Iterator[pa.RecordBatch], *, work: Work) -> Iterator[pa.Rec
         nonlocal ahead
         while ahead is not None and ahead[0] == task:
             _, label, payload = ahead
-            yield label, decoded(payload)
+            yield label, decode(payload)
             ahead = next(blocks, None)
 
     while ahead is not None:
@@ -178,7 +178,7 @@ def _answer(answer: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], names=["answer"])
 
 
-def encoded(rows: pa.Table) -> bytes:
+def encode(rows: pa.Table) -> bytes:
     """The rows as an uncompressed Arrow stream: Spark compresses the blocks that it shuffles."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
@@ -186,6 +186,6 @@ def encoded(rows: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def decoded(payload: pa.Scalar) -> pa.Table:
+def decode(payload: pa.Scalar) -> pa.Table:
     """The rows of an Arrow stream."""
     return pa.ipc.open_stream(payload.as_buffer()).read_all()

@@ -19,7 +19,7 @@ from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError, conditions_in
 from spark_jobs.memory import MORE_MEMORY, MemoryShort
 
-_AS_BEFORE = "published tables read as before; what a run had written beyond them does not count"
+_AS_BEFORE = "published tables read as before; later writes of a run do not count"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """The error numbers of a full disk, and of a full quota."""
 _SENTENCE = 300
@@ -50,8 +50,8 @@ class WorkerDied(TidemarkError):
     code = "worker_died"
 
 
-class FileDamaged(TidemarkError):
-    """A file of the lake is missing, or differs from what its table lists. Facts: `log`."""
+class TableFileDamaged(TidemarkError):
+    """A file of the lake is missing, or differs from the entry in its table's log. Facts: `log`."""
 
     code = "file_damaged"
 
@@ -83,13 +83,13 @@ class _Kind:
 
     error: type[TidemarkError]
     expected: str
-    found: str
+    finding: str
     next_step: str
     numbers: tuple[int, ...] = ()
     conditions: frozenset[str] = frozenset()
     texts: re.Pattern[str] | None = None
 
-    def is_told_by(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         """True if a text, of one line or many, has a mark of this kind of failure. For error numbers that mark is the
         operating system's own message, since Java and Rust repeat it."""
         if self.conditions & conditions_in(text) or any(os.strerror(number) in text for number in self.numbers):
@@ -102,20 +102,20 @@ _KINDS = [
         DiskFull,
         "room on the disks of the home, the lake and the scratch folder",
         "a full disk",
-        "free some space (`tidemark doctor` says how much there is) and do the same again: a run goes on where it was",
+        "free some space (`tidemark doctor` prints how much is free) and try again: a run continues where it ended",
         numbers=NO_ROOM,
     ),
     _Kind(
         DiskFailed,
-        "the disks of the home, the lake and the scratch folder to take what is written",
+        "the disks of the home, the lake and the scratch folder to accept writes",
         "one that refuses",
-        "see what the kernel says of it (`dmesg`), how it is mounted and how large files may be (`ulimit -f`); then do"
-        " the same again: a run goes on where it was",
+        "see the kernel's messages (`dmesg`), how it is mounted and how large files may be (`ulimit -f`); then do"
+        " the same again: a run continues where it ended",
         numbers=(errno.EFBIG, errno.EIO, errno.EROFS),
     ),
     _Kind(
         DiskFailed,
-        "the catalog (`metastore` of the home) to take what is written",
+        "the catalog (`metastore` of the home) to accept writes",
         "one that can only be read, since its disk was full or refused when it was opened",
         "free some space (`tidemark doctor` says how much there is), then `tidemark up`, and do the same again",
         # Derby opens a database for reading alone if it cannot write to its folder
@@ -164,7 +164,7 @@ _KINDS = [
         texts=re.compile(r"MetaException.*Container \S+ (not found|cannot be opened)|ERROR 40XD2", re.DOTALL),
     ),
     _Kind(
-        FileDamaged,
+        TableFileDamaged,
         "each file of the lake to be there, and whole",
         "one that is not",
         "`tidemark doctor --deep` names it; restore it from a backup",
@@ -178,15 +178,22 @@ _KINDS = [
 ]
 
 
-def explained(error: BaseException, settings: Settings) -> TidemarkError:
+_OF_A_FUNCTION = re.compile(
+    r"(?P<code>not_published|below_since|before_first_publication): expected (?P<expected>.+?), found (?P<found>.+?);"
+    r" (?P<next_step>[^\n]+?)(?: SQLSTATE: \w+)?(?:\n|$)"
+)
+"""A refusal by a function that reads the past (`storage.names.past`), in the text of Spark's error."""
+
+
+def explain(error: BaseException, settings: Settings) -> TidemarkError:
     """The `TidemarkError` that explains `error`.
 
     It is the first `TidemarkError` among `error` and its causes, else the error of a known kind of failure, else
     `Unexpected`. For the latter two, the traceback is written to a log file."""
-    known = recognized(error, settings)
-    if known is not None:
-        return known
-    log = str(_written(error, settings))
+    explanation = recognize(error, settings)
+    if explanation is not None:
+        return explanation
+    log = str(_write_traceback(error, settings))
     return Unexpected(
         expected="to finish, or to know why not",
         found=_sentence(_text(error)),
@@ -196,37 +203,60 @@ def explained(error: BaseException, settings: Settings) -> TidemarkError:
     )
 
 
-def recognized(error: BaseException, settings: Settings) -> TidemarkError | None:
-    """The `TidemarkError` that explains a failure of a known kind; None, and no log file, for any other failure."""
+def recognize(error: BaseException, settings: Settings) -> TidemarkError | None:
+    """The `TidemarkError` that explains a failure of a known kind; None, and no log file, for any other failure.
+
+    The refusal by a function of SQL that reads the past has the function's own code.
+    """
     chain = list(_chain(error))
-    own = next((link for link in chain if isinstance(link, TidemarkError)), None)
-    if own is not None:
-        return own
-    kind, line = _kind_in([_text(link) for link in chain])
+    refusal = next((link for link in chain if isinstance(link, TidemarkError)), None)
+    texts = [_text(link) for link in chain]
+    refusal = refusal or next((of_sql for text in texts if (of_sql := _refusal_of_function(text))), None)
+    if refusal is not None:
+        return refusal
+    kind, line = _kind_in(texts)
     if kind is None:
         return None
     return kind.error(
         expected=kind.expected,
-        found=f"{kind.found}: {line}",
+        found=f"{kind.finding}: {line}",
         consequence=_AS_BEFORE,
         next_step=kind.next_step,
-        log=str(_written(error, settings)),
+        log=str(_write_traceback(error, settings)),
     )
 
 
 def recognized_in(message: str) -> tuple[str, str] | None:
     """The line of another program's message that has the mark of a known kind of failure, and the next step for it.
 
-    None if no line has one."""
+    The line is the whole sentence for a refusal by a function of SQL that reads the past. None if no line has a mark.
+    """
+    refusal = _refusal_of_function(message)
+    if refusal is not None:
+        return f"{refusal.code}: expected {refusal.expected}, found {refusal.found}", refusal.next_step
     kind, line = _kind_in([message])
     return None if kind is None else (line, kind.next_step)
+
+
+def _refusal_of_function(text: str) -> TidemarkError | None:
+    """The refusal by a function that reads the past, in the text of Spark's error; None if there is none."""
+    match = _OF_A_FUNCTION.search(text)
+    if match is None:
+        return None
+    # parsing a DAG file imports this module, and must not import what reads tables
+    from spark_jobs.engine.deltas import BelowSince
+    from spark_jobs.reads.point import BeforeFirstPublication, NotPublished
+
+    kinds = {kind.code: kind for kind in (BeforeFirstPublication, BelowSince, NotPublished)}
+    words = match.groupdict()
+    return kinds[words.pop("code")](**words, consequence="")
 
 
 def _kind_in(texts: Sequence[str]) -> tuple[_Kind | None, str]:
     """The first kind of failure that any of the texts has a mark of, and the line with that mark; else (None, "")."""
     for kind in _KINDS:
         for text in texts:
-            if kind.is_told_by(text):
+            if kind.matches(text):
                 return kind, _sentence(text, kind)
     return None, ""
 
@@ -240,18 +270,18 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _text(error: BaseException) -> str:
     number = error.errno if isinstance(error, OSError) else errno.ENOMEM if isinstance(error, MemoryError) else None
-    told = f"{type(error).__name__}: {error}"
-    return told if number is None or os.strerror(number) in told else f"{os.strerror(number)}: {told}"
+    text = f"{type(error).__name__}: {error}"
+    return text if number is None or os.strerror(number) in text else f"{os.strerror(number)}: {text}"
 
 
 def _sentence(text: str, kind: _Kind | None = None) -> str:
     """The line of `text` that has the mark of `kind`, else the first line; cut after `_SENTENCE` characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = next((line for line in lines if kind and kind.is_told_by(line)), lines[0] if lines else text)
-    return said if len(said) <= _SENTENCE else f"{said[:_SENTENCE]}…"
+    sentence = next((line for line in lines if kind and kind.matches(line)), lines[0] if lines else text)
+    return sentence if len(sentence) <= _SENTENCE else f"{sentence[:_SENTENCE]}…"
 
 
-def _written(error: BaseException, settings: Settings) -> Path | str:
+def _write_traceback(error: BaseException, settings: Settings) -> Path | str:
     """Write the traceback to a file and return its path; if the file cannot be written, return a phrase instead."""
     path = settings.logs_dir / "failures" / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.log"
     try:

@@ -1,4 +1,4 @@
-"""Definitions that every layer shares: the stages of a run, findings, frontiers, and the tick.
+"""Definitions that every layer shares: the stages of a run, findings, frontiers, the tick, and numbers with nouns.
 
 The module imports only the standard library, so that kernels, Spark adapters and DAG files can all import it.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 STAGES = ("land", "seal", "window", "compact", "publish")
 """The stages of a run, in their order; each ends with its gate."""
@@ -15,12 +15,29 @@ FIRST, LAST = STAGES[0], STAGES[-1]
 STAGED = ("window", "compact")
 """The stages whose rows a publication makes visible. Rows not yet published are void once the trace moves again."""
 
+
+class ReportStep(Protocol):
+    """A function that takes the step of work that begins, or the progress of a step: `n_done` of `total` things."""
+
+    def __call__(self, step: str, n_done: int = 0, total: int = 0) -> None:
+        """Take note of the step; `total` is 0 if its things are not counted."""
+
+
+def report_nothing(step: str, n_done: int = 0, total: int = 0) -> None:
+    """The `ReportStep` of work whose progress nobody looks at."""
+
+
+def pluralize(number: int, one: str, many: str | None = None) -> str:
+    """A number with its noun, `one`; the plural is `many`, or `one` with an `s`."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 Verdict = Literal["ok", "warning", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that an examination looked at: its name, what was found, and what to do if the verdict is not ok."""
+    """One examined thing: its name, the finding, and the next step if the verdict is not ok."""
 
     what: str
     verdict: Verdict

@@ -53,7 +53,7 @@ def spark_settings(scratch: str) -> dict[str, str]:
     """
     settings = {
         "buffer.dir": scratch,
-        # the stream that prefetches needs one more library, and does not know what pyarrow has already read
+        # the stream that prefetches needs one more library, and does not know the parts that pyarrow has already read
         "input.stream.type": "classic",
     }
     if of_region := region():

@@ -25,8 +25,11 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from spark_jobs.config import Settings, keep_private, load_settings
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.jvm.class_archive import class_archive, options_to_read
+from spark_jobs.jvm.jars import further_jars, needed_sets
+from spark_jobs.jvm.java import find_java, java_path
+from spark_jobs.jvm.scala_code import LOG_STORE, S3_LOG_STORE, SCANS, VIEWS, guard_jar
 from spark_jobs.s3 import is_s3, spark_settings, with_scheme
-from spark_jobs.server.class_archive import class_archive, reading
 from spark_jobs.server.connect_client import (
     channel_builder,
     connect_address,
@@ -35,9 +38,6 @@ from spark_jobs.server.connect_client import (
     unreachable,
 )
 from spark_jobs.server.errors import END_OF_SPARK, ServerUnreachable
-from spark_jobs.server.guard import LOG_STORE, S3_LOG_STORE, SCANS, VIEWS, guard_jar
-from spark_jobs.server.jars import further_jars, needed
-from spark_jobs.server.java import find_java, java_path
 from spark_jobs.server.lake_lock import LakeLock
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
-_held_locks: dict[str, LakeLock] = {}
+_locks: dict[str, LakeLock] = {}
 """Lake -> the lock of it that this process took in classic mode. Like the JVM, it is kept until the process ends."""
 
 
@@ -176,7 +176,7 @@ def lost_catalog(settings: Settings) -> Path | None:
 def archive_of(settings: Settings, jars: list[Path]) -> Path | None:
     """The path of the archive of classes for a class path that begins with these jars; None if it has no place.
 
-    The archive is beside the jars or else in the home; see `server.class_archive`.
+    The archive is beside the jars or else in the home; see `jvm.class_archive`.
 
     Raises:
         JavaUnusable: there is no Java that Spark runs on.
@@ -193,7 +193,7 @@ def _java_options(settings: Settings, scratch: Path, jars: list[Path]) -> str:
     }
     # in quotation marks, which Spark removes: a folder's name may have blanks
     properties = [f'"-D{name}={value}"' for name, value in options.items()]
-    options_of_archive = reading(archive_of(settings, jars))
+    options_of_archive = options_to_read(archive_of(settings, jars))
     # of two equal options Java takes the last: the user's
     return " ".join([*properties, options_of_archive, _collector(settings), *_COMPILER, settings.java_options]).strip()
 
@@ -231,12 +231,12 @@ def first_jars(settings: Settings) -> list[Path]:
 
 
 def lake_jars(settings: Settings) -> list[Path]:
-    """The pinned jars that an installation needs (`server.jars.needed`): Delta's, and others such as those of S3.
+    """The pinned jars that an installation needs (`jvm.jars.needed_sets`): Delta's, and others such as those of S3.
 
     Raises:
         JarsMissing: the jars folder lacks one.
     """
-    return [jar for jars in needed(settings) for jar in jars.files(settings)]
+    return [jar for jars in needed_sets(settings) for jar in jars.files(settings)]
 
 
 def prepare_home(settings: Settings) -> None:
@@ -259,8 +259,8 @@ def _classic(settings: Settings, app_name: str) -> SparkSession:
     conf = classic_conf(settings)
     find_java()
     prepare_home(settings)
-    if settings.lake not in _held_locks:
-        _held_locks[settings.lake] = LakeLock.acquire(settings)
+    if settings.lake not in _locks:
+        _locks[settings.lake] = LakeLock.acquire(settings)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = settings.python
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if conf.pop(_SECRET, None) is not None:
@@ -287,7 +287,7 @@ def work_on(session: SparkSession, settings: Settings) -> Iterator[None]:
             with suppress(Exception):
                 session.interruptAll()
         if is_lost_server(failure):
-            raise _lost(settings) from failure
+            raise _server_lost(settings) from failure
         raise
 
 
@@ -321,15 +321,14 @@ def _lost_its_server(call: grpc.Call) -> bool:
     return call.code() is grpc.StatusCode.UNAVAILABLE or END_OF_SPARK.search(call.details() or "") is not None
 
 
-def _lost(settings: Settings) -> ServerUnreachable:
+def _server_lost(settings: Settings) -> ServerUnreachable:
     address = connect_address(settings)
     return ServerUnreachable(
         expected=f"the lake server at {address} to answer until the work is done",
         found="it ended, or ended this session or its work",
-        consequence="published tables read as the last publication left them; what a run had written beyond it is not"
-        " visible",
+        consequence="published tables read as the last publication left them; later writes of a run are not visible",
         next_step="look at `tidemark status` and the lake server's log, start it with `tidemark up`, and do the same"
-        " again: a run goes on where it was",
+        " again: a run continues where it ended",
         address=address,
     )
 

@@ -1,4 +1,4 @@
-"""Settings of a Spark session that hold for a block of code alone."""
+"""Settings of a Spark session for one block of code."""
 
 from __future__ import annotations
 

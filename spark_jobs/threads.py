@@ -1,4 +1,4 @@
-"""Threads of this process, for work that does not hold Python's lock: Arrow, numpy, compiled kernels, and waiting."""
+"""Threads of this process, for work without Python's lock: Arrow, numpy, compiled kernels, and waiting."""
 
 from __future__ import annotations
 

@@ -8,19 +8,22 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
+from pydantic import SecretStr
 
 from spark_jobs.config import Settings
-from tests.effort import SEED, SHARE, share_of, tries
+from tests.effort import SEED, SHARE, TURNS, share_of, tries
 from tests.empty_lake import empty
+from tests.long_tests import LongTests
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.support.file_session import FileSession
     from tests.support.template_lake import TemplateLakes
 
 
@@ -28,20 +31,26 @@ def pytest_configure(config: pytest.Config) -> None:
     """Seed all random cases by one number. xdist hands the option on to its workers."""
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(SEED)
+    if not hasattr(config, "workerinput") and config.option.numprocesses is None:
+        config.pluginmanager.register(LongTests(config))
 
 
 def pytest_report_header() -> str:
     """What is needed to try the same random cases again."""
-    return f"random cases, and tests in turns: TIDEMARK_TEST_SHARE={SHARE} TIDEMARK_TEST_SEED={SEED}"
+    shares = f"TIDEMARK_TEST_SHARE={SHARE} TIDEMARK_TEST_TURNS={TURNS} TIDEMARK_TEST_SEED={SEED}"
+    return f"random cases, and tests in turns: {shares}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of each module's tests that are marked `turns`, leave the run's share."""
-    of_module: dict[str, dict[str, pytest.Item]] = {}
+    """Of the tests that are marked `turns`, leave the run's share. Those of a module that is marked as a whole, by
+    `turns(together=True)`, share what they begin with, and go together."""
+    groups: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("turns"):
-            of_module.setdefault(item.nodeid.partition("::")[0], {})[item.nodeid] = item
-    waiting = {tests[name] for tests in of_module.values() for name in {*tests} - {*share_of(tests)}}
+        mark = item.get_closest_marker("turns")
+        if mark is not None:
+            together = mark.kwargs.get("together", False)
+            groups.setdefault(item.nodeid.partition("::")[0] if together else item.nodeid, []).append(item)
+    waiting = {item for name in {*groups} - {*share_of(groups, TURNS)} for item in groups[name]} if groups else set()
     config.hook.pytest_deselected(items=[*waiting])
     items[:] = [item for item in items if item not in waiting]
 
@@ -80,7 +89,7 @@ def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting
     with pytest.MonkeyPatch.context() as patch:
         _forget_environment(patch)
         # a lake elsewhere, for a test that asks for it; `empty_lake` empties it, too
-        lake = {"lake": os.environ["TEST_LAKE"]} if "TEST_LAKE" in os.environ else {}
+        lake: dict[str, Any] = {"lake": os.environ["TEST_LAKE"]} if "TEST_LAKE" in os.environ else {}
         yield Settings(
             home=tmp_path_factory.mktemp("tidemark"),
             **lake,
@@ -88,7 +97,7 @@ def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting
             # executors as processes of their own, for a test that asks for them
             master=os.environ.get("TEST_SPARK_MASTER", "local[2]"),
             # which those processes ask one another for
-            spark_secret="secret of tests" if "TEST_SPARK_MASTER" in os.environ else None,
+            spark_secret=SecretStr("secret of tests") if "TEST_SPARK_MASTER" in os.environ else None,
             heap="2g",
             shuffle_partitions=2,
             # a session of tests lasts long enough for Java's second compiler: creating a lake takes half as long then
@@ -111,6 +120,7 @@ def spark(spark_settings: Settings) -> Iterator[SparkSession]:
     session.stop()
     # while streams are open: what is left to be collected when the process ends logs that it closes
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    assert gateway is not None
     gateway.shutdown()
 
 
@@ -133,15 +143,34 @@ def template_lakes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
-def lake(spark: SparkSession, template_lakes: TemplateLakes, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
-    """The shared session over a lake in which no source has run: the tables that sources share, without rows.
+def lake(
+    request: pytest.FixtureRequest, spark_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SparkSession | FileSession]:
+    """A lake in which no source has run. It is a lake of files; for tests that are marked `spark`, and for all others
+    with TIDEMARK_TEST_LAKE=spark, it is the shared session's, with the tables that sources share.
 
     Runs and audits write no pages of the Data Docs, which take a tenth of a run: tests that look at them build them.
     """
-    template_lakes.begin()
-    for stage in ("publish", "audit"):
-        monkeypatch.setattr(f"spark_jobs.jobs.{stage}.build_data_docs", lambda _settings: 0)
-    return spark
+    for module in ("jobs.publish", "audit.audit"):
+        monkeypatch.setattr(f"spark_jobs.{module}.build_data_docs", lambda _settings: 0)
+    if request.node.get_closest_marker("spark") or os.environ.get("TIDEMARK_TEST_LAKE") == "spark":
+        request.getfixturevalue("template_lakes").begin()
+        yield request.getfixturevalue("spark")
+    else:
+        from tests.support.file_session import open_file_session
+
+        # where the settings say that the lake is, since some parts read its files there
+        with open_file_session(Path(spark_settings.lake)) as session:
+            yield session
+
+
+@pytest.fixture(scope="module")
+def file_lake(spark_settings: Settings) -> Iterator[FileSession]:
+    """A lake of files in which no source has run, for a module, in the place of the shared session's lake."""
+    from tests.support.file_session import open_file_session
+
+    with open_file_session(Path(spark_settings.lake)) as session:
+        yield session
 
 
 @pytest.fixture

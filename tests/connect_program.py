@@ -10,14 +10,20 @@ from pathlib import Path
 
 def run_program(program: str, folder: Path, timeout_s: float = 600) -> str:
     """What the program prints; it must end well."""
-    environment = {
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(
+        command, env=environment(folder), capture_output=True, text=True, check=False, timeout=timeout_s
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The environment of such a program; Spark's scratch files are in the folder."""
+    return {
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_DIRS": str(folder),
         # on a port that is free
         "SPARK_TESTING": "1",
     }
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=timeout_s)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout

@@ -1,7 +1,8 @@
 """The share of random cases that a property test tries, and of tests that run in turns; and the seed that chooses them.
 
-`make test-long` tries all of them, `make test` three tenths, `make test-fast` a twentieth. The seed follows from the
-commit: each commit tries other cases. The head of pytest's output has both numbers, so a failure can be tried again.
+`make test-long` tries all of them. `make test` tries three tenths of the cases and runs an eighth of the tests in
+turns, `make test-fast` tries a twentieth. The seed follows from the commit: each commit tries other cases. The head of
+pytest's output has these numbers, so a failure can be tried again.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from collections.abc import Collection
 from pathlib import Path
 
 SHARE = float(os.environ.get("TIDEMARK_TEST_SHARE", "1"))
+"""The share of random cases, from 0 to 1."""
+TURNS = float(os.environ.get("TIDEMARK_TEST_TURNS", SHARE))
+"""The share of the tests that run in turns, from 0 to 1."""
 
 
-def _seed() -> int:
-    """The environment's TIDEMARK_TEST_SEED; else the first digits of the checked-out commit; else any number."""
-    if "TIDEMARK_TEST_SEED" in os.environ:
-        return int(os.environ["TIDEMARK_TEST_SEED"])
+def short_commit() -> str:
+    """The first digits of the checked-out commit; empty outside of a repository."""
     head = subprocess.run(
         ["git", "rev-parse", "--short=8", "HEAD"],
         cwd=Path(__file__).parent,
@@ -26,7 +28,15 @@ def _seed() -> int:
         text=True,
         check=False,
     )
-    return int(head.stdout, 16) if head.returncode == 0 else random.SystemRandom().randrange(2**32)
+    return head.stdout.strip() if head.returncode == 0 else ""
+
+
+def _seed() -> int:
+    """The environment's TIDEMARK_TEST_SEED; else the first digits of the checked-out commit; else any number."""
+    if "TIDEMARK_TEST_SEED" in os.environ:
+        return int(os.environ["TIDEMARK_TEST_SEED"])
+    commit = short_commit()
+    return int(commit, 16) if commit else random.SystemRandom().randrange(2**32)
 
 
 SEED = _seed()
@@ -37,6 +47,6 @@ def tries(number: int) -> int:
     return max(round(number * SHARE), 1)
 
 
-def share_of(cases: Collection[str]) -> list[str]:
-    """The run's share of named cases, chosen by the seed: each commit tries others, `make test-long` all of them."""
-    return random.Random(SEED).sample(sorted(cases), tries(len(cases)))
+def share_of(cases: Collection[str], share: float = SHARE) -> list[str]:
+    """A share of named cases, at least one, chosen by the seed: each commit tries others."""
+    return random.Random(SEED).sample(sorted(cases), max(round(len(cases) * share), 1))

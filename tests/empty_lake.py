@@ -12,16 +12,27 @@ from tests.moto import bucket_files
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.support.file_session import FileSession
+
 DATABASES = ("bronze", "trace", "silver", "gold", "quality", "marts", "marts_staging", "pins")
 
 
-def empty(spark: SparkSession) -> None:
+def empty(session: SparkSession | FileSession) -> None:
     """Leave none of Tidemark's databases, in the catalog or in the lake.
 
     A catalog that lost a table takes it up again as an external one, and dropping those leaves their files.
     """
+    from tests.support.file_session import FileSession
+
+    if isinstance(session, FileSession):
+        session.clear()
+    else:
+        _empty(session)
+
+
+def _empty(spark: SparkSession) -> None:
     # not where this file is imported: tests that start no JVM import it, too
-    from spark_jobs.jobs.environments import KEPT
+    from spark_jobs.lifecycle.environments import KEPT
 
     of_environments = [row.namespace for row in spark.sql("SHOW DATABASES LIKE '*__*'").collect()]
     for name in of_environments:

@@ -18,8 +18,8 @@ from py4j.protocol import STATIC_PREFIX
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
-from spark_jobs.server.jars import JarSet
-from spark_jobs.server.java import find_java
+from spark_jobs.jvm.jars import JarSet
+from spark_jobs.jvm.java import find_java
 from tests.installations import listens
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Broker:
     ) -> None:
         """Messages of a partition, a time, a key and a value, in this order; in a transaction that is committed or
         aborted, if `commit` says so."""
-        jvm: Any = spark._jvm  # type: ignore[attr-defined]
+        jvm: Any = spark._jvm
         properties = jvm.java.util.Properties()
         properties.put("bootstrap.servers", self.servers)
         if commit is not None:
@@ -134,7 +134,7 @@ class Broker:
         java.close()
 
     def _admin(self, spark: SparkSession) -> tuple[Any, Any]:
-        jvm: Any = spark._jvm  # type: ignore[attr-defined]
+        jvm: Any = spark._jvm
         properties = jvm.java.util.Properties()
         properties.put("bootstrap.servers", self.servers)
         return jvm.org.apache.kafka.clients.admin.AdminClient.create(properties), jvm

@@ -63,7 +63,7 @@ def capture(lake: Store, leases: Path) -> tuple[list[Captured], dict[str, dict[s
     with ExitStack() as stack:
         for lease in sorted(leases.glob("*.lease")):
             stack.enter_context(hold_still(leases, source=lease.stem, wait_s=WAIT_S))
-        tables = {name: _opened(lake, name) for name in _tables(lake)}
+        tables = {name: _open_table(lake, name) for name in _tables(lake)}
     pointer = f"{PUBLISHED.database}.db/{PUBLISHED.table}"
     if pointer not in tables:
         raise NoLake(
@@ -75,7 +75,7 @@ def capture(lake: Store, leases: Path) -> tuple[list[Captured], dict[str, dict[s
         )
     rows = tables[pointer].to_pyarrow_table().to_pylist()
     published = {row["source"]: {k: plain(v) for k, v in row.items() if k in _SHOWN} for row in rows}
-    return [_captured(lake, name, table) for name, table in sorted(tables.items())], published
+    return [_capture_file(lake, name, table) for name, table in sorted(tables.items())], published
 
 
 _SHOWN = ("token", "run_id", "published", "reached", "complete")
@@ -86,7 +86,7 @@ def changed_sources(lake: Store) -> set[str]:
     more."""
     if LOG_DIR not in _folders(lake, _CHANGES):
         return set()
-    return {*_opened(lake, _CHANGES).to_pyarrow_table(columns=["source"])["source"].to_pylist()}
+    return {*_open_table(lake, _CHANGES).to_pyarrow_table(columns=["source"])["source"].to_pylist()}
 
 
 def landed_files(lake: Store, version: int) -> Iterator[tuple[str, str, int]]:
@@ -100,7 +100,7 @@ def landed_files(lake: Store, version: int) -> Iterator[tuple[str, str, int]]:
             yield path, row["checksum"], row["bytes"]
 
 
-def _opened(lake: Store, table: str) -> DeltaTable:
+def _open_table(lake: Store, table: str) -> DeltaTable:
     return open_table(lake.table(table))
 
 
@@ -118,7 +118,7 @@ def _folders(lake: Store, folder: str) -> list[str]:
     return [info.base_name for info in listed if info.type == fs.FileType.Directory]
 
 
-def _captured(lake: Store, name: str, table: DeltaTable) -> Captured:
+def _capture_file(lake: Store, name: str, table: DeltaTable) -> Captured:
     version = table.version()
     actions = pa.table(table.get_add_actions(flatten=True))
     paths = [unquote(path) for path in actions["path"].to_pylist()]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from spark_jobs.backup.capture import Captured, capture, changed_sources, landed_files
 from spark_jobs.backup.own_folders import own_files
@@ -26,9 +28,10 @@ from spark_jobs.backup.sets import (
     Kept,
 )
 from spark_jobs.backup.shown_settings import shown_settings
-from spark_jobs.backup.stores import Store, as_pieces
+from spark_jobs.backup.stores import Store, as_pieces, report_each
 from spark_jobs.config import LAST_BACKUP, Settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.model import ReportStep, report_nothing
 from spark_jobs.sources.folder import SOURCE_SUFFIXES
 from spark_jobs.storage.delta.log_files import LOG_DIR
 from spark_jobs.storage.descriptions.tables import FILES
@@ -58,11 +61,14 @@ class Backup:
     copied_bytes: int
 
 
-def back_up(settings: Settings, place: str, *, landing: bool = False) -> Backup:
+def back_up(
+    settings: Settings, place: str, *, landing: bool = False, report_step: ReportStep = report_nothing
+) -> Backup:
     """Add a set to the backup at `place`. Runs continue meanwhile.
 
     The set has the lake as it is published now, the source files, and a team's own folders (plugins, expectations, dbt
-    models, environments). With `landing`, it also has the landed files that count.
+    models, environments). With `landing`, it also has the landed files that count. `report_step` is called with the
+    steps.
 
     Raises:
         NoLake: nothing was published yet.
@@ -70,38 +76,36 @@ def back_up(settings: Settings, place: str, *, landing: bool = False) -> Backup:
         SourceBusy: a stage was at work all the time.
         LandedFilesChanged: with `landing`, some landed files are missing or have other contents than when they landed.
     """
-    for attempt in range(ATTEMPTS):
-        try:
-            return _Making(settings, Store.at(place)).make(landing=landing)
-        except FileNotFoundError:
-            # files that runs replaced long ago were vacuumed before they were copied: the tables have newer versions
-            if attempt == ATTEMPTS - 1:
-                raise
-    raise AssertionError("the last attempt returns or raises")
+    # files that runs replaced long ago were vacuumed before they were copied: the tables have newer versions
+    tries = Retrying(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(ATTEMPTS), reraise=True)
+    return tries(lambda: _Making(settings, Store.at(place), report_step).make(landing=landing))
 
 
 class _Making:
-    def __init__(self, settings: Settings, store: Store) -> None:
-        self._settings, self._store = settings, store
+    def __init__(self, settings: Settings, store: Store, report_step: ReportStep) -> None:
+        self._settings, self._store, self._report_step = settings, store, report_step
+        report_step("looking at what the backup has")
         self._lake = Store.at(settings.lake)
         names = BackupSet.names(store)
         self._before = BackupSet.read(store, names[-1]) if names else None
-        self._known = {file.stored: file for file in self._before.files} if self._before else {}
+        self._files_before = {file.stored: file for file in self._before.files} if self._before else {}
         self._there = {**store.sizes(DATA), **store.sizes(OBJECTS)}
         self._copied: list[int] = []
 
     def make(self, *, landing: bool) -> Backup:
+        self._report_step("noting the tables' versions")
         tables, published = capture(self._lake, self._settings.home / "leases")
         self._check_lineage(published)
-        files = self._all(self._data, [file for table in tables for file in _data(table)])
-        files += self._all(self._logged, [path for table in tables for path in _log(table)])
+        files = self._all("data files", self._data, [file for table in tables for file in _data(table)])
+        files += self._all("logs of tables", self._keep_logged, [path for table in tables for path in _log(table)])
+        self._report_step("source files and a team's own")
         files += [self._object(SOURCES, path.name, path.read_bytes()) for path in self._source_files()]
         files += [self._object(part, path, (at / path).read_bytes()) for part, at, path in own_files(self._settings)]
         # if a mart was built meanwhile, its note has another version than the set: the mart is built anew then
         files += [self._object(SHOWN_MARTS, note.name, note.read_bytes()) for note in notes(self._settings.home)]
         if landing:
             version = next(t.version for t in tables if t.table == f"{FILES.database}.db/{FILES.table}")
-            files += self._landed(version)
+            files += self._keep_landed(version)
         backup_set = BackupSet(
             name=self._name(),
             made_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -143,27 +147,27 @@ class _Making:
                     found=f"one in which {source} was published under token {row['token']}, here "
                     + ("it never was" if now is None else f"under {now['token']}"),
                     consequence="nothing was backed up",
-                    next_step="name another place: one backup holds the sets of one lake",
+                    next_step="name another place: one backup has the sets of one lake",
                     place=self._store.place,
                     files=[],
                 )
 
-    def _all(self, copy: Callable[[T], Kept], files: Iterable[T]) -> list[Kept]:
+    def _all(self, what: str, copy: Callable[[T], Kept], files: Sequence[T]) -> list[Kept]:
         with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
-            return [*pool.map(copy, files)]
+            return [*report_each(pool.map(copy, files), self._report_step, what, len(files))]
 
     def _data(self, file: tuple[str, int]) -> Kept:
         path, size = file
         stored = f"{DATA}/{path}"
-        known = self._known.get(stored)
+        earlier = self._files_before.get(stored)
         if self._there.get(stored) != size:
             checksum = self._store.write(stored, self._lake.pieces(path))
             self._copied.append(size)
         else:
-            checksum = known.checksum if known else self._store.checksum(stored)
+            checksum = earlier.checksum if earlier else self._store.checksum(stored)
         return Kept(LAKE, path, size, checksum, stored)
 
-    def _logged(self, path: str) -> Kept:
+    def _keep_logged(self, path: str) -> Kept:
         return self._object(LAKE, path, self._lake.read(path))
 
     def _object(self, part: str, path: str, content: bytes) -> Kept:
@@ -175,7 +179,7 @@ class _Making:
             self._copied.append(len(content))
         return Kept(part, path, len(content), checksum, stored)
 
-    def _landed(self, version: int) -> list[Kept]:
+    def _keep_landed(self, version: int) -> list[Kept]:
         folder = Store.at(self._settings.landing)
         kept, changed = [], []
         for path, checksum, size in landed_files(self._lake, version):

@@ -17,9 +17,10 @@ from spark_jobs.backup.making import COPIES_AT_ONCE
 from spark_jobs.backup.own_folders import folders, to_set
 from spark_jobs.backup.sets import LAKE, LANDING, SHOWN_MARTS, SOURCES, BackupDamaged, BackupSet, Kept
 from spark_jobs.backup.shown_settings import shown_settings
-from spark_jobs.backup.stores import Store
+from spark_jobs.backup.stores import Store, report_each
 from spark_jobs.config import ENVIRONMENT_PREFIX, Settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.model import ReportStep, report_nothing
 from spark_jobs.storage.delta.delta_log import open_table
 from spark_jobs.storage.delta.log_files import LOG_DIR
 from spark_jobs.storage.descriptions.tables import PUBLISHED
@@ -51,11 +52,14 @@ class Restored:
     other_settings: dict[str, tuple[Any, Any]]
 
 
-def restore(settings: Settings, place: str, name: str | None = None) -> Restored:
+def restore(
+    settings: Settings, place: str, name: str | None = None, report_step: ReportStep = report_nothing
+) -> Restored:
     """Bring back the newest set of the backup at `place`, or the one of this name.
 
     It has the lake, source files, a team's own folders and, if they were backed up, landed files. The catalog and its
     views follow with the next `tidemark up`. Settings are not brought back: they belong to the environment.
+    `report_step` is called with the steps.
 
     Raises:
         HomeNotEmpty: the lake has files already, or a file outside of it exists with other content.
@@ -64,16 +68,18 @@ def restore(settings: Settings, place: str, name: str | None = None) -> Restored
     store = Store.at(place)
     back = BackupSet.read(store, name)
     places = {LAKE: Store.at(settings.lake), SOURCES: Store.at(settings.sources), LANDING: Store.at(settings.landing)}
+    report_step("looking at what is there")
     places[SHOWN_MARTS] = Store.at(notes_folder(settings.home))
     places |= {part: Store.at(folder) for part, folder in folders(settings).items()}
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     mark = settings.home / _MARK
     _check_empty(places, back, mark, settings)
     mark.write_text(back.name)
-    copying = _Copying(store, places)
+    copying = _Copying(store, places, report_step)
     for step in _steps(back.files):
         copying.copy(step)
-    for table, version in back.tables.items():
+    for n_done, (table, version) in enumerate(back.tables.items()):
+        report_step("opening tables", n_done, len(back.tables))
         _open(places[LAKE], table, version)
     mark.unlink()
     bytes_ = sum(file.size for file in back.files)
@@ -87,12 +93,12 @@ def _other_settings(settings: Settings, back: BackupSet) -> dict[str, tuple[Any,
     other = {}
     for name in sorted(here.keys() | there.keys()):
         was, now = there.get(name), here.get(name)
-        if was != now and _moved(was, *homes) != now:
+        if was != now and _move_location(was, *homes) != now:
             other[f"{ENVIRONMENT_PREFIX}{name.upper()}"] = was, now
     return other
 
 
-def _moved(value: Any, old_home: str, new_home: str) -> Any:
+def _move_location(value: Any, old_home: str, new_home: str) -> Any:
     below = isinstance(value, str) and value.startswith(f"{old_home}/")
     return new_home + value.removeprefix(old_home) if below else value
 
@@ -106,9 +112,9 @@ def _steps(files: list[Kept]) -> Iterator[list[Kept]]:
 
 
 def _check_empty(places: dict[str, Store], back: BackupSet, mark: Path, settings: Settings) -> None:
-    begun = mark.exists() and mark.read_text() == back.name
+    continues = mark.exists() and mark.read_text() == back.name
     present = []
-    if not begun:
+    if not continues:
         present = [f"{settings.lake}/{path}" for path in _others(places[LAKE], back)]
         present += [str(path) for path in (settings.home / "leases").glob("*.lease")]
         for part in (part for part in places if part != LAKE):
@@ -130,9 +136,9 @@ def _others(lake: Store, back: BackupSet) -> list[str]:
     """The lake's files, if one of them is not the set's; else none. A restore that was killed as it ended has removed
     its mark, and left these very files."""
     sizes = {path: size for path, size in lake.sizes("").items() if not path.startswith(".")}
-    own = {file.path: file for file in back.of(LAKE)}
-    is_whole = all(path in own and size == own[path].size for path, size in sizes.items())
-    if is_whole and all(lake.checksum(path) == own[path].checksum for path in sizes):
+    files_of_set = {file.path: file for file in back.of(LAKE)}
+    is_whole = all(path in files_of_set and size == files_of_set[path].size for path, size in sizes.items())
+    if is_whole and all(lake.checksum(path) == files_of_set[path].checksum for path in sizes):
         return []
     return [*sizes]
 
@@ -141,10 +147,15 @@ def _others(lake: Store, back: BackupSet) -> list[str]:
 class _Copying:
     store: Store
     places: dict[str, Store]
+    report_step: ReportStep
 
     def copy(self, files: list[Kept]) -> None:
         with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
-            damaged = [path for path in pool.map(self._one, files) if path]
+            damaged = [
+                path
+                for path in report_each(pool.map(self._one, files), self.report_step, "copying", len(files))
+                if path
+            ]
         if damaged:
             raise BackupDamaged(
                 expected="the files of the set as they were backed up",

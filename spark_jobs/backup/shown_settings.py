@@ -18,13 +18,14 @@ _NAMES_SECRET = re.compile(_SECRET, re.IGNORECASE)
 def shown_settings(settings: Settings) -> dict[str, Any]:
     """The settings by knob, as JSON values; settings that are not set are left out. Knobs that are secrets are left
     out, too. Secrets within URLs and within settings of Spark are hidden."""
-    shown = settings.shown()
-    texts = {name: _hidden(value) for name, value in shown.items() if isinstance(value, str)}
+    values = settings.as_json()
+    texts = {name: _hide_secrets(value) for name, value in values.items() if isinstance(value, str)}
     spark = {
-        name: HIDDEN if _NAMES_SECRET.search(name) else _hidden(value) for name, value in settings.spark_conf.items()
+        name: HIDDEN if _NAMES_SECRET.search(name) else _hide_secrets(value)
+        for name, value in settings.spark_conf.items()
     }
-    return {**shown, **texts, **({"spark_conf": spark} if "spark_conf" in shown else {})}
+    return {**values, **texts, **({"spark_conf": spark} if "spark_conf" in values else {})}
 
 
-def _hidden(text: str) -> str:
+def _hide_secrets(text: str) -> str:
     return _WITHIN.sub(lambda secret: f"{secret[1] or secret[2]}{HIDDEN}", text)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.failures import NO_ROOM, DiskFull
+from spark_jobs.model import ReportStep
 from spark_jobs.s3 import endpoint, environment_options, region, with_scheme
 from spark_jobs.storage.delta.places import LakeFolder, TableHandle
 
+T = TypeVar("T")
 _PIECE = 4 << 20
 
 
@@ -133,6 +135,14 @@ class Store:
                 next_step="check the place and the credentials (AWS_…), then the same command again",
                 place=self.place,
             ) from None
+
+
+def report_each(results: Iterable[T], report_step: ReportStep, step: str, total: int) -> Iterator[T]:
+    """Yield the results of a step, and report after each how many of `total` there are."""
+    report_step(step, 0, total)
+    for n_done, result in enumerate(results, 1):
+        yield result
+        report_step(step, n_done, total)
 
 
 def as_pieces(content: bytes) -> Iterator[bytes]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from spark_jobs.backup.making import COPIES_AT_ONCE
 from spark_jobs.backup.sets import LAKE, BackupSet, Kept
-from spark_jobs.backup.stores import Store
+from spark_jobs.backup.stores import Store, report_each
 from spark_jobs.config import Settings
+from spark_jobs.model import ReportStep, report_nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,11 @@ class Verified:
     elsewhere: dict[str, str]
 
 
-def verify(settings: Settings, place: str, name: str | None = None) -> Verified:
+def verify(
+    settings: Settings, place: str, name: str | None = None, report_step: ReportStep = report_nothing
+) -> Verified:
     """Compare every file of a set (the newest, or the one of this name) with its checksum. The sizes of the lake's own
-    data files are compared with the set, too.
+    data files are compared with the set, too. `report_step` is called with the number of files read.
 
     Raises:
         BackupDamaged: there is no such set.
@@ -34,7 +37,8 @@ def verify(settings: Settings, place: str, name: str | None = None) -> Verified:
     kept = BackupSet.read(store, name)
     stored = {file.stored: file for file in kept.files}
     with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
-        findings = dict(zip(stored, pool.map(lambda file: finding(store, file), stored.values()), strict=True))
+        read = pool.map(lambda file: finding(store, file), stored.values())
+        findings = dict(zip(stored, report_each(read, report_step, "reading files", len(stored)), strict=True))
     here = lake.sizes("")
     elsewhere = {
         file.path: f"has {here[file.path]} bytes in the lake, {file.size} in the backup"
@@ -46,7 +50,7 @@ def verify(settings: Settings, place: str, name: str | None = None) -> Verified:
 
 
 def finding(store: Store, file: Kept) -> str | None:
-    """The fault of a file of a set, in words; None if it is as it was backed up."""
+    """The fault of a file of a set, in words; None if it is unchanged since the backup."""
     try:
         size = store.size(file.stored)
         if size is None:

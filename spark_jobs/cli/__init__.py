@@ -4,7 +4,8 @@ Exit code 0: done; 1: a check or gate failed, or the work was refused; 2: wrong 
 Results go to standard output, everything else to standard error. With `--json` a command prints exactly one JSON
 document, also for a refusal (`{"error": {"code": …, "message": …, facts}}`).
 
-A new command is a new module in `spark_jobs/cli/commands/` with one function `register(app)`; nothing else names it:
+A new command is a new module in `spark_jobs/cli/commands/` with one function `register(app)`; nothing else names it but
+`spark_jobs.cli.topics`. The first paragraph of its docstring is its line in `tidemark --help`:
 
     def register(app: typer.Typer) -> None:
         app.command()(windows)
@@ -26,9 +27,9 @@ import sys
 
 def main() -> None:
     """Entry point of the console script."""
-    from spark_jobs.cli.forward import forwarded
+    from spark_jobs.cli.forward import forward_command
 
-    code = forwarded(sys.argv[1:])
+    code = forward_command(sys.argv[1:])
     if code is None:
         from spark_jobs.cli.app import run
 

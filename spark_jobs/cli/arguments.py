@@ -42,10 +42,10 @@ def known_source(settings: Settings, name: str) -> Source:
 
 def instant(text: str) -> datetime:
     """A date or ISO-8601 instant as a time; it is in UTC unless it has an offset."""
-    from spark_jobs.storage.descriptions.times import parsed
+    from spark_jobs.storage.descriptions.times import parse_time
 
     try:
-        return parsed(text)
+        return parse_time(text)
     except (ValueError, OverflowError):
         raise _no_instant(text) from None
 
@@ -98,14 +98,14 @@ def server_session(settings: Settings, name: str) -> Iterator[SparkSession]:
 
     session = open_session(settings, name)
     try:
-        with work_on(session, settings), older_lakes_told(session, settings):
+        with work_on(session, settings), refuse_older_lakes(session, settings):
             yield session
     finally:
         session.stop()
 
 
 @contextmanager
-def older_lakes_told(session: SparkSession, settings: Settings) -> Iterator[None]:
+def refuse_older_lakes(session: SparkSession, settings: Settings) -> Iterator[None]:
     """Replace an error in the block by a refusal if a read misses a column or table that an older version did not make.
 
     The refusal names the command that adds it. On a lake that a later version has written, the block does not begin.

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from spark_jobs.cli.output import note
+from spark_jobs.model import pluralize
 
 if TYPE_CHECKING:
     from spark_jobs.server.backfill import SliceRun
@@ -23,25 +24,25 @@ STOPPED = 130
 """The exit code after Ctrl-C, as for any command."""
 
 
-class Pace:
+class BackfillPace:
     """The progress of a backfill: the drops done, its pace, and the time that the rest takes at that pace."""
 
     def __init__(self, source: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source
         self._clock = clock
-        self._begun: float | None = None
+        self._start_s: float | None = None
         self._before: set[str] = set()
-        self._done_in_s = 0.0
-        self._done: set[str] = set()
+        self._finished_in_s = 0.0
+        self._finished: set[str] = set()
 
     def line(self, runs: list[SliceRun]) -> str:
         """The progress as one line: drops done, running and failed, rows per second, time left."""
         now = self._clock()
-        done = {run.run_id: run for run in runs if run.state == "success"}
-        if self._begun is None:
-            self._begun, self._before = now, set(done)
-        if done.keys() != self._done:
-            self._done, self._done_in_s = set(done), now - self._begun
+        finished_runs = {run.run_id: run for run in runs if run.state == "success"}
+        if self._start_s is None:
+            self._start_s, self._before = now, set(finished_runs)
+        if finished_runs.keys() != self._finished:
+            self._finished, self._finished_in_s = set(finished_runs), now - self._start_s
         drops = {state: sum(run.slice.drops for run in runs if run.state == state) for state in _STATES}
         running = drops["queued"] + drops["running"]
         parts = [
@@ -49,11 +50,11 @@ class Pace:
             f"{running} running",
             f"{drops['failed']} failed",
         ]
-        mine = [run for key, run in done.items() if key not in self._before]
-        if mine and self._done_in_s > 0:
-            parts.append(f"{sum(run.rows or 0 for run in mine) / self._done_in_s:,.0f} rows/s")
+        mine = [run for key, run in finished_runs.items() if key not in self._before]
+        if mine and self._finished_in_s > 0:
+            parts.append(f"{sum(run.rows or 0 for run in mine) / self._finished_in_s:,.0f} rows/s")
             left = sum(_weight(run) for run in runs if run.state != "success") / sum(map(_weight, mine))
-            parts.append(f"{_shown(max(self._done_in_s * (1 + left) - (now - self._begun), 0.0))} left")
+            parts.append(f"{_duration_text(max(self._finished_in_s * (1 + left) - (now - self._start_s), 0.0))} left")
         return f"{self._source}: {', '.join(parts)}"
 
 
@@ -65,38 +66,38 @@ def _weight(run: SliceRun) -> int:
     return run.slice.bytes + 1024 * run.slice.drops
 
 
-def _shown(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+def _duration_text(seconds: float) -> str:
+    minutes, seconds_left = divmod(round(seconds), 60)
+    return f"{minutes} min {seconds_left} s" if minutes else f"{seconds_left} s"
 
 
 @contextmanager
-def shown(source: str, total: int) -> Iterator[Callable[[list[SliceRun]], None]]:
+def show_progress(source: str, total: int) -> Iterator[Callable[[list[SliceRun]], None]]:
     """Show a bar on standard error if it is a terminal, and print a line for each run that ends.
 
     The block gets a function, which it calls with the present states of all runs.
     """
-    pace, announced = Pace(source), set[str]()
+    pace, announced = BackfillPace(source), set[str]()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
         bar = bars.add_task(source, total=total)
 
         def tell(runs: list[SliceRun]) -> None:
             line = pace.line(runs)
-            done = sum(run.slice.drops for run in runs if run.state == "success")
-            bars.update(bar, description=line, completed=done)
+            finished_drops = sum(run.slice.drops for run in runs if run.state == "success")
+            bars.update(bar, description=line, completed=finished_drops)
             fresh = [run for run in runs if run.state in ("success", "failed") and run.run_id not in announced]
             for run in fresh:
                 announced.add(run.run_id)
-                rows = "" if run.rows is None else f", {run.rows:,} rows"
-                bars.console.print(f"  {_named(run)}: {run.state} in {run.seconds} s{rows}", highlight=False)
+                rows = "" if run.rows is None else f", {pluralize(run.rows, 'row')}"
+                bars.console.print(f"  {_drops_of(run)}: {run.state} in {run.seconds} s{rows}", highlight=False)
             if fresh:
                 bars.console.print(f"  {line}", highlight=False)
 
         yield tell
 
 
-def _named(run: SliceRun) -> str:
+def _drops_of(run: SliceRun) -> str:
     return run.slice.first if run.slice.drops == 1 else f"{run.slice.first} to {run.slice.last}"
 
 
@@ -114,9 +115,7 @@ class Stop:
     def interrupt(self, *_: int | FrameType | None) -> Any:
         """Handle Ctrl-C: note the first one; raise KeyboardInterrupt at the second one."""
         if self.asked:
-            note(
-                f"left to Airflow, where the present run goes on; go on with: tidemark backfill {self._source} --resume"
-            )
+            note(f"left to Airflow, which finishes this run; continue with: tidemark backfill {self._source} --resume")
             raise KeyboardInterrupt
         self.asked = True
         note("stops once the present run has published; Ctrl-C again leaves that run to Airflow")

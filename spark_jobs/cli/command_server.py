@@ -1,4 +1,4 @@
-"""The command server: a process that has imported what commands need, and forks itself for each.
+"""The command server: a process that has imported the modules of commands, and forks itself for each command.
 
 `python -m spark_jobs.cli.command_server`, a part of `tidemark up`. Spark's client, Great Expectations, dbt and the
 compiled kernels take six seconds of a processor to import and load, more than a small day's work. A fork has them in
@@ -27,11 +27,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.cli.forward import ANSWER_S, LENGTH, SOCKET, STATUS, code_stamp, in_folder, of_python, received
+from spark_jobs.cli.forward import ANSWER_S, LENGTH, SOCKET, STATUS, code_stamp, in_folder, of_python, receive_exactly
 from spark_jobs.jobs import rehearse
 from spark_jobs.server import processes
 
-_IMPORTED = ("spark_jobs.cli.app", "spark_jobs.jobs.pipeline", "great_expectations", "dbt.cli.main")
+_IMPORTED = (
+    *("spark_jobs.cli.app", "spark_jobs.jobs.pipeline", "spark_jobs.portal.overview"),
+    *("great_expectations", "dbt.cli.main"),
+)
 _MOST = 64 << 20
 """The most bytes of a request: arguments and an environment."""
 
@@ -99,7 +102,7 @@ class CommandServer:
         try:
             request, streams = _request(connection)
         except (OSError, ValueError) as error:
-            sys.stderr.write(f"what came in is no request: {error}\n")
+            sys.stderr.write(f"a client sent no request: {error}\n")
             connection.close()
             return None
         if not self._fits(connection, request):
@@ -167,7 +170,7 @@ def _request(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
         (size,) = LENGTH.unpack(head)
         if not 0 < size <= _MOST:
             raise ValueError(f"a length of {size}")
-        return json.loads(received(connection, size)), streams
+        return json.loads(receive_exactly(connection, size)), streams
     except (OSError, ValueError):
         _close(streams)
         raise

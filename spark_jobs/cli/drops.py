@@ -18,7 +18,7 @@ from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 
 if TYPE_CHECKING:
-    from spark_jobs.jobs.drops import Drop
+    from spark_jobs.jobs.drops import DropStatus
     from spark_jobs.sources import Source
     from spark_jobs.storage.lakes.lake import TableReader
 
@@ -31,7 +31,7 @@ def drops_asked_for(
     *,
     only_missing: bool = False,
     failed: bool = False,
-) -> list[Drop]:
+) -> list[DropStatus]:
     """The drops of a range, or of the whole source, that are to be run.
 
     `only_missing` leaves out drops that have landed. `failed` keeps only drops whose newest run in Airflow failed.
@@ -51,14 +51,14 @@ def drops_asked_for(
     if failed:
         wrong = failed_in_airflow(settings, source)
     elif asked is None:
-        wrong = _known_to_have_failed(settings, source)
+        wrong = _failed_if_known(settings, source)
     drops = _drops(settings, source, asked, wrong)
     if failed:
         drops = [drop for drop in drops if drop.seq_no in wrong]
     return [drop for drop in drops if drop.state != "landed"] if only_missing else drops
 
 
-def _drops(settings: Settings, source: Source, asked: range | None, failed: set[int]) -> list[Drop]:
+def _drops(settings: Settings, source: Source, asked: range | None, failed: set[int]) -> list[DropStatus]:
     """The drops of a range, or all drops up to the last one that has landed, has files or is in `failed`."""
     from spark_jobs.jobs.drops import drops_of
     from spark_jobs.storage.descriptions.times import micros
@@ -96,7 +96,7 @@ def document(settings: Settings, source: Source) -> list[dict[str, Any]]:
 
     The state is `failed` if the newest run of the drop in Airflow failed and the drop has not landed.
     """
-    wrong = _known_to_have_failed(settings, source)
+    wrong = _failed_if_known(settings, source)
     drops = _drops(settings, source, None, wrong)
     return [
         {
@@ -108,7 +108,7 @@ def document(settings: Settings, source: Source) -> list[dict[str, Any]]:
     ]
 
 
-def _known_to_have_failed(settings: Settings, source: Source) -> set[int]:
+def _failed_if_known(settings: Settings, source: Source) -> set[int]:
     """The drops of `failed_in_airflow`; none if Airflow never ran, or refuses to list them."""
     from spark_jobs.server.airflow_api import AirflowRefused
     from spark_jobs.server.airflow_parts import password_file
@@ -129,7 +129,7 @@ def for_people(drops: list[dict[str, Any]], source: str) -> Any:
         each = list(run)
         sums = [sum(drop[name] for drop in each) for name in ("files", "bytes", "rows")]
         rows.append((each[0]["drop"], each[-1]["drop"], len(each), state, *sums))
-    shown = table(["from", "to", "drops", "state", "files", "bytes", "rows"], rows)
+    drops_table = table(["from", "to", "drops", "state", "files", "bytes", "rows"], rows)
     if all(drop["state"] == "landed" for drop in drops):
-        return shown
-    return Group(shown, Text(f"`tidemark backfill {source} --only-missing` runs those that have not landed"))
+        return drops_table
+    return Group(drops_table, Text(f"`tidemark backfill {source} --only-missing` runs those that have not landed"))

@@ -43,7 +43,7 @@ def main() -> int:
 
 def _make_names_anew(settings: Settings, spark: SparkSession) -> list[str]:
     """Mend the names that the catalog lacks; returns a sentence for each finding, none if it has all names."""
-    from spark_jobs.jobs.repair import lacks_names, repair
+    from spark_jobs.audit.repair import lacks_names, repair
 
     try:
         if not lacks_names(settings, spark):

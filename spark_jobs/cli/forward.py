@@ -28,7 +28,7 @@ LENGTH = struct.Struct("<q")
 ANSWER_S = 60.0
 """The seconds within which a server has answered, even on the busiest machine."""
 
-ALONE = {"up", "down", "serve", "demo", "airflow", "restore", "doctor", "settings"}
+ALONE = {"up", "down", "serve", "demo", "open", "airflow", "restore", "doctor", "settings"}
 """Commands that start, end or examine the installation, or become another program."""
 _OF_PYTHON = ("PYTHON", "NUMBA_", "LD_", "OMP_", "OPENBLAS_", "MKL_", "ARROW_", "MALLOC_", "COVERAGE_", "LC_", "LANG")
 """Beginnings of the names of variables that a process reads once, when it starts or imports."""
@@ -36,19 +36,19 @@ _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, sign
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-def forwarded(arguments: list[str]) -> int | None:
+def forward_command(arguments: list[str]) -> int | None:
     """The exit code of a command that the command server ran; None if this process has to run it."""
-    if not arguments or arguments[0] in ALONE or arguments[0].startswith("-"):
+    if arguments and (arguments[0] in ALONE or arguments[0].startswith("-")):
         return None
     home = Path(os.environ.get("TIDEMARK_HOME") or _ROOT / ".tidemark").absolute()
     with contextlib.ExitStack() as stack:
         try:
             connection = stack.enter_context(_connected(home / "server"))
-            pid = _asked(connection, arguments)
+            pid = _request_run(connection, arguments)
         except (OSError, ValueError):
             # if there is a fork after all, the closed connection ends it
             return None
-        return _ended(connection, pid, arguments) if pid else None
+        return _wait_for_end(connection, pid, arguments) if pid else None
 
 
 def code_stamp() -> list[int]:
@@ -89,7 +89,7 @@ def _connected(folder: Path) -> Iterator[socket.socket]:
         yield connection
 
 
-def _asked(connection: socket.socket, arguments: list[str]) -> int:
+def _request_run(connection: socket.socket, arguments: list[str]) -> int:
     """Ask the server to run the command; returns the id of the fork, or 0 if the server will not run it."""
     request = {
         "arguments": arguments,
@@ -102,10 +102,10 @@ def _asked(connection: socket.socket, arguments: list[str]) -> int:
     body = json.dumps(request).encode()
     socket.send_fds(connection, [LENGTH.pack(len(body))], [0, 1, 2])
     connection.sendall(body)
-    return int(STATUS.unpack(received(connection, STATUS.size))[0])
+    return int(STATUS.unpack(receive_exactly(connection, STATUS.size))[0])
 
 
-def _ended(connection: socket.socket, pid: int, arguments: list[str]) -> int:
+def _wait_for_end(connection: socket.socket, pid: int, arguments: list[str]) -> int:
     """Wait for the command, and return its exit code. A signal that ended the command ends this process, too."""
 
     def pass_on(number: int, _: object) -> None:
@@ -116,7 +116,7 @@ def _ended(connection: socket.socket, pid: int, arguments: list[str]) -> int:
         signal.signal(number, pass_on)
     connection.settimeout(None)
     try:
-        (status,) = STATUS.unpack(received(connection, STATUS.size))
+        (status,) = STATUS.unpack(receive_exactly(connection, STATUS.size))
     except OSError:
         return _refuse(arguments)
     if status < 0:
@@ -130,8 +130,8 @@ def _refuse(arguments: list[str]) -> int:
     from spark_jobs.cli.output import complain
     from spark_jobs.server.errors import CommandServerGone
 
-    again = "the same command; it goes on where it was"
-    if arguments[0] == "backfill":
+    again = "the same command; it continues from there"
+    if arguments[:1] == ["backfill"]:
         again = "`tidemark backfill SOURCE --resume`, or the same command if none of its runs had begun"
     gone = CommandServerGone(
         expected="the command server to run until the command has ended",
@@ -143,7 +143,7 @@ def _refuse(arguments: list[str]) -> int:
     return 1
 
 
-def received(connection: socket.socket, size: int) -> bytes:
+def receive_exactly(connection: socket.socket, size: int) -> bytes:
     """The next `size` bytes from the connection. Raises ConnectionResetError if fewer come."""
     data = b""
     while len(data) < size:

@@ -1,4 +1,4 @@
-"""Rows of a query: for people as many as they read, for programs all of them, in bounded memory.
+"""Rows of a query in bounded memory: all rows for programs, a screenful for people.
 
 A program can't distinguish a part of a table from all of it. So `--json` has no limit unless one is given. If the limit
 leaves rows out, `truncated` is true and the exit code is 1. All rows are fetched before the first one is printed: a
@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spark_jobs.cli.output import RowsView, json_value, note, show
+from spark_jobs.cli.output import RowsView, json_value, note, show, table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,9 +44,9 @@ IN_MEMORY_BYTES = 64 << 20
 """The most bytes of fetched rows in memory; if there are more, they wait on the disk."""
 
 
-def most_rows(limit: int | None, *, as_json: bool, shown: int = SHOWN_ROWS) -> int:
-    """The number of rows to fetch, 0 for all: `limit` if it is given, else all for programs and `shown` for people."""
-    return (0 if as_json else shown) if limit is None else limit
+def most_rows(limit: int | None, *, as_json: bool, for_people: int = SHOWN_ROWS) -> int:
+    """The number of rows to fetch, 0 for all: `limit` if given, else all for programs, `for_people` for people."""
+    return (0 if as_json else for_people) if limit is None else limit
 
 
 @dataclass
@@ -87,18 +87,18 @@ def fetch(frame: DataFrame, limit: int) -> Fetched:
     units = {
         name: UNITS[words[0]] for name, text in comments.items() if (words := text.split(" ")) and words[0] in UNITS
     }
-    found = Fetched(list(schema.names), units=units)
+    result = Fetched(list(schema.names), units=units)
     if not schema.names:
-        return found
+        return result
     left = limit
-    with pa.ipc.new_stream(found._spool, schema) as writer:
+    with pa.ipc.new_stream(result._spool, schema) as writer:
         for batch in batches:
-            found.truncated |= bool(limit) and batch.num_rows > left
+            result.truncated |= bool(limit) and batch.num_rows > left
             writer.write_table(batch.slice(0, left) if limit else batch)
             left = max(left - batch.num_rows, 0)
-    if found.truncated:
+    if result.truncated:
         note(f"the first {limit} rows; --limit 0 prints all")
-    return found
+    return result
 
 
 def as_fetched(rows: pa.Table) -> Fetched:
@@ -119,7 +119,7 @@ def _batches(frame: DataFrame) -> tuple[pa.Schema, Iterator[pa.Table]]:
 
     schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
     comments = [each.metadata.get("comment", "") for each in frame.schema.fields]
-    schema = pa.schema([own.with_metadata({_COMMENT: text}) for own, text in zip(schema, comments, strict=True)])
+    schema = pa.schema([field.with_metadata({_COMMENT: text}) for field, text in zip(schema, comments, strict=True)])
     if not isinstance(frame, ServerFrame):
         return schema, iter([frame.toArrow()])
     # this does the same as toArrow, except that it does not gather all batches
@@ -140,16 +140,16 @@ def distinct(names: Sequence[str]) -> list[str]:
     return result
 
 
-def view_of(found: Fetched, columns: Sequence[str] | None = None) -> RowsView:
+def view_of(result: Fetched, columns: Sequence[str] | None = None) -> RowsView:
     """The view of the rows for people: all columns or some, each with its unit."""
-    shown = found.columns if columns is None else columns
-    rows = found.values() if columns is None else (tuple(row[name] for name in columns) for row in found.rows())
-    names = [f"{name} ({found.units[name]})" if name in found.units else name for name in shown]
-    return RowsView(names, [*rows])
+    names_to_show = result.columns if columns is None else columns
+    rows = result.values() if columns is None else (tuple(row[name] for name in columns) for row in result.rows())
+    names = [f"{name} ({result.units[name]})" if name in result.units else name for name in names_to_show]
+    return table(names, rows)
 
 
 def emit_rows(
-    as_json: bool, found: Fetched, *, key: str = "rows", about: dict[str, Any] | None = None,
+    as_json: bool, result: Fetched, *, key: str = "rows", about: dict[str, Any] | None = None,
     columns: Sequence[str] | None = None,
 ) -> None:  # fmt: skip
     """Print fetched rows: for people a table of `columns`, for programs a JSON document.
@@ -158,21 +158,21 @@ def emit_rows(
     command ends with exit code 1.
     """
     if not as_json:
-        show(view_of(found, columns))
+        show(view_of(result, columns))
         return
-    write_document(found, key, about)
+    write_document(result, key, about)
     sys.stdout.write("\n")
-    end_truncated(found.truncated)
+    end_truncated(result.truncated)
 
 
-def write_document(found: Fetched, key: str = "rows", about: dict[str, Any] | None = None) -> None:
+def write_document(result: Fetched, key: str = "rows", about: dict[str, Any] | None = None) -> None:
     """Write the JSON document of fetched rows to standard output, row by row, without an end of line."""
-    head = json.dumps({**(about or {}), "columns": distinct(found.columns)}, default=json_value, ensure_ascii=False)
+    head = json.dumps({**(about or {}), "columns": distinct(result.columns)}, default=json_value, ensure_ascii=False)
     sys.stdout.write(f"{head[:-1]}, {json.dumps(key)}: [")
-    for number, row in enumerate(found.rows()):
+    for number, row in enumerate(result.rows()):
         text = json.dumps(row, default=json_value, ensure_ascii=False)
         sys.stdout.write(f", {text}" if number else text)
-    sys.stdout.write(f'], "truncated": {json.dumps(found.truncated)}}}')
+    sys.stdout.write(f'], "truncated": {json.dumps(result.truncated)}}}')
 
 
 def end_truncated(truncated: bool) -> None:

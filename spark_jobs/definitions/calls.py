@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.engine import windows
+from spark_jobs.engine.windows import Aggregate, WindowRows
 from spark_jobs.errors import TidemarkError
-from spark_jobs.kernels.windows import Aggregate
-from spark_jobs.kernels.windows.monoid import WindowRows
-from spark_jobs.sources.calls import Aggregate as Call
+from spark_jobs.sources.calls import AggregateCall as Call
 
 _VECTOR = pa.list_(pa.float64())
 
@@ -27,8 +26,7 @@ def kernel_aggregate(output: str, call: Call) -> Aggregate:
     """The kernel's aggregate for one output column of a source file."""
     signature = call.signature
     if call.plugin is None:
-        module, _, function = signature.constructor.partition(".")
-        construct = getattr(import_module(f"spark_jobs.kernels.windows.{module}"), function)
+        construct = getattr(windows, signature.constructor)
     else:
         construct = call.plugin.constructor(call.function)
     columns = [f"w_{output}"] if signature.as_vector else [f"v_{column}" for column in call.columns]
@@ -57,7 +55,7 @@ def _of_plugin(call: Call) -> Iterator[None]:
     except Exception as error:
         assert call.plugin is not None, "it is a plugin's"
         raise PluginFailed(
-            expected=f"a result of {described(call)}",
+            expected=f"a result of {describe(call)}",
             found=f"{type(error).__name__}: {error}, raised by {call.plugin.file}",
             consequence="nothing was published",
             next_step="mend the file and run again; with --accept-definition where the source has published before",
@@ -119,7 +117,7 @@ def with_vectors(rows: pa.Table, calls: Mapping[str, Call]) -> pa.Table:
     return rows
 
 
-def described(call: Call) -> str:
+def describe(call: Call) -> str:
     """The call as text, in the form in which a source file has it."""
     numbers = [f"{number:g}" for number in call.numbers]
     return f"{call.function}({', '.join([*call.columns, *numbers])})"

@@ -72,13 +72,13 @@ def widen_tables(lake: Lake, source: Source, changed: Collection[str]) -> None:
     Raises:
         TableDiffers: the change needs more than new columns.
     """
-    own = _own_tables(source)
+    tables = _own_tables(source)
     if changed:
-        for table in own:
+        for table in tables:
             if table.identity:
                 lake.catalog.check_identity(table)
     # if the source gives up its chains, they are closed in their table, so that table is still needed
-    lake.catalog.widen([*own, CHAINS] if CHAINS_PART in changed else own)
+    lake.catalog.widen([*tables, CHAINS] if CHAINS_PART in changed else tables)
 
 
 def check_tables(lake: Lake, source: Source) -> None:
@@ -95,9 +95,12 @@ def check_tables(lake: Lake, source: Source) -> None:
     present = {database: lake.catalog.names_if_present(database) for database in {table.database for table in tables}}
     if chunks(source).table not in present["bronze"]:
         return
-    stand = [table for table in tables if table.table in present[table.database]]
-    lacking = {table.qualified: [c.name for c in columns] for table, columns in lake.catalog.lacking(stand).items()}
-    lacking |= {table.qualified: [] for table in tables if table not in stand}
+    present_tables = [table for table in tables if table.table in present[table.database]]
+    lacking = {
+        table.qualified: [c.name for c in columns]
+        for table, columns in lake.catalog.missing_columns(present_tables).items()
+    }
+    lacking |= {table.qualified: [] for table in tables if table not in present_tables}
     if lacking:
         raise lake_older(source, lacking)
 
@@ -211,8 +214,10 @@ def _state_names(source: Source) -> Iterator[str]:
     """Yield the same statements for a source's state; none for a source without state."""
     if source.state is None:
         return
-    held = {column.name for column in VALIDITY} | {"source"}
+    columns_of_validity = {column.name for column in VALIDITY} | {"source"}
     yield views.source_state_view(source)
     yield past.source_state_as_of(source)
-    yield past.changes_view("gold", source.name, source, STATE, [c for c in STATE.columns if c.name not in held])
+    yield past.changes_view(
+        "gold", source.name, source, STATE, [c for c in STATE.columns if c.name not in columns_of_validity]
+    )
     yield past.causes_view("gold", source.name, source, ["entity"], "u.entity = c.entity")

@@ -16,16 +16,30 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.definitions.calls import columns_read, described, kernel_aggregate, result_type, with_vectors
+from spark_jobs.definitions.calls import columns_read, describe, kernel_aggregate, result_type, with_vectors
 from spark_jobs.definitions.kinds import kind_of
-from spark_jobs.kernels.accounts import REASONS
-from spark_jobs.kernels.lateness import POLICIES, Lateness, Policy, judge
-from spark_jobs.kernels.plain import Flags, numbers, present
-from spark_jobs.kernels.records.times import GREATEST_US, LEAST_US
-from spark_jobs.kernels.windows import Adaptive, Aggregate, Found, Inputs, Kind, SkippedRows, SqlTicks, stats_type
-from spark_jobs.kernels.windows.slices import SLICE_COLUMN, HotKey
-from spark_jobs.kernels.windows.streams import Windowing, find_windows
-from spark_jobs.kernels.windows.tables import Overflowed
+from spark_jobs.engine.columns import Flags, numbers, present
+from spark_jobs.engine.records import GREATEST_US, LEAST_US
+from spark_jobs.engine.windows import (
+    POLICIES,
+    REASONS,
+    SLICE_COLUMN,
+    AdaptiveKind,
+    Aggregate,
+    Found,
+    HotKey,
+    Overflowed,
+    Policy,
+    RowLateness,
+    SkippedRows,
+    SqlTicks,
+    Windowing,
+    WindowInputs,
+    WindowKind,
+    find_windows,
+    judge,
+    stats_type,
+)
 from spark_jobs.sources import Source
 from spark_jobs.sources.windows import Window
 from spark_jobs.storage.coordination.fold import History
@@ -42,7 +56,10 @@ _OWN_COLUMNS = {
     "window_id": (pa.string(), "Cell, a dot, and the window's place in the cell; unique within a key."),
     "delta_ids": (pa.list_(pa.string()), "The deltas in the window, in order of time."),
     "stats": (stats_type(), "Deltas, different values of the vector column, bytes, mean bytes, microseconds."),
-    "trigger": (pa.string(), "What closed it: time, count, size, rate_change, memory_pressure; reset: the cell's end."),
+    "trigger": (
+        pa.string(),
+        "Reason of its end: time, count, size, rate_change, memory_pressure; reset: the cell's end.",
+    ),
 }
 """The columns that only adaptive windows have: type and comment."""
 
@@ -70,7 +87,7 @@ class Definition:
         return self.source.window_time(self.name)
 
     @cached_property
-    def kind(self) -> Kind:
+    def kind(self) -> WindowKind:
         """The kernel's kind of windows."""
         return kind_of(self.window)
 
@@ -92,7 +109,7 @@ class Definition:
     @property
     def is_adaptive(self) -> bool:
         """True if the windows are adaptive: they list deltas and have ids."""
-        return isinstance(self.kind, Adaptive)
+        return isinstance(self.kind, AdaptiveKind)
 
     @cached_property
     def aggregates(self) -> dict[str, Aggregate]:
@@ -137,7 +154,7 @@ class Definition:
         """The columns of the table that only windows of this kind have."""
         return list(_OWN_COLUMNS) if self.is_adaptive else []
 
-    def lateness(self, times: Any, lo: Any) -> Lateness:
+    def lateness(self, times: Any, lo: Any) -> RowLateness:
         """The judgement of the late policy about rows at `times`, of drops that start at `lo`, both in microseconds."""
         return judge(times, lo, self.kind, self.policy)
 
@@ -151,7 +168,7 @@ class Definition:
             watch: called with all rows from which windows are made.
             overflowed: called with results that do not fit into their types; None: they are an error.
         """
-        inputs = Inputs(
+        inputs = WindowInputs(
             key=[*self.groups, *([SLICE_COLUMN] if hot else [])],
             time="time",
             aggregates=self.aggregates,
@@ -162,8 +179,8 @@ class Definition:
             overflowed=overflowed,
         )
 
-        def find(table: pa.Table, standing: Any = None) -> Found:
-            windows = find_windows(self.kind, inputs, with_vectors(table, self.window.aggregates), standing)
+        def find(table: pa.Table, open_windows: Any = None) -> Found:
+            windows = find_windows(self.kind, inputs, with_vectors(table, self.window.aggregates), open_windows)
             if watch is not None:
                 watch(table, windows.skipped)
             return windows
@@ -199,12 +216,12 @@ class Definition:
             Column("window_start", "TIMESTAMP", "First instant of the window."),
             Column("window_end", "TIMESTAMP", f"End of the window, {end}."),
         ]
-        own = [Column(name, sql_type(kind), comment) for name, (kind, comment) in self._own()]
+        columns_of_kind = [Column(name, sql_type(kind), comment) for name, (kind, comment) in self._columns_of_kind()]
         values = [
-            Column(name, sql_type(self.result_types[name]), f"{described(call)} over the window's rows.")
+            Column(name, sql_type(self.result_types[name]), f"{describe(call)} over the window's rows.")
             for name, call in self.window.aggregates.items()
         ]
-        return [*keys, *bounds, *own, *values]
+        return [*keys, *bounds, *columns_of_kind, *values]
 
     def result_schema(self) -> pa.Schema:
         """The schema of `value_columns` in a worker's results: bounds are in microseconds."""
@@ -214,12 +231,12 @@ class Definition:
                 *[(k, types[k]) for k in self.key],
                 ("window_start", pa.int64()),
                 ("window_end", pa.int64()),
-                *[(name, kind) for name, (kind, _) in self._own()],
+                *[(name, kind) for name, (kind, _) in self._columns_of_kind()],
                 *self.result_types.items(),
             ]
         )
 
-    def _own(self) -> list[tuple[str, tuple[pa.DataType, str]]]:
+    def _columns_of_kind(self) -> list[tuple[str, tuple[pa.DataType, str]]]:
         return [(name, _OWN_COLUMNS[name]) for name in self.own_columns]
 
     def table(self) -> Table:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.kernels.deltas.modes import fold_add, fold_diff
+from spark_jobs.engine.deltas import fold_add, fold_diff
 from spark_jobs.sources import Source
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def folded_columns(updates: pa.Table, source: Source) -> pa.Table:
 
 
 def fold_rows(rows: pa.Table, source: Source, prior: pa.Table | None = None) -> pa.Table:
-    """The states (a state table of `kernels.deltas`) after folding rows with the columns of `fold_inputs` onto `prior`
+    """The states (a state table of `engine.deltas`) after folding rows with the columns of `fold_inputs` onto `prior`
     states. A sum that does not fit into its type is null.
 
     Raises:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from spark_jobs.kernels.windows import Adaptive, Calendar, Cuts, Deltas, Hopping, Kind, Sessions, Sliding, Trigger
+from spark_jobs.engine.windows import (
+    AdaptiveKind,
+    Calendar,
+    Cuts,
+    Deltas,
+    Hopping,
+    Sessions,
+    Sliding,
+    Trigger,
+    WindowKind,
+)
 from spark_jobs.sources.quantities import SECOND_US
 from spark_jobs.sources.windows import (
     AdaptiveWindow,
@@ -21,7 +31,7 @@ DELTAS = Deltas("delta_id", "vector", "size", unique=True)
 lands."""
 
 
-def kind_of(window: Window) -> Kind:
+def kind_of(window: Window) -> WindowKind:
     """The kernel's kind of windows for a window of a source file."""
     match window:
         case SlidingWindow():
@@ -35,7 +45,7 @@ def kind_of(window: Window) -> Kind:
         case CalendarWindow():
             return Calendar(*window.period, window.zone)
         case AdaptiveWindow():
-            return Adaptive(_cuts(window), DELTAS)
+            return AdaptiveKind(_cuts(window), DELTAS)
         case _:
             assert_never(window)
 

@@ -7,14 +7,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.kernels.deltas.cutting import CompactionPolicy
-from spark_jobs.kernels.deltas.mapping import Meaning
-from spark_jobs.kernels.deltas.operations import DeltaColumns
-from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
-from spark_jobs.kernels.deltas.texts import lists_of
-from spark_jobs.kernels.plain import numbers
-from spark_jobs.kernels.sequences import sequence_texts
-from spark_jobs.sources import Compaction, Operations, Source, State
+from spark_jobs.engine.columns import numbers, sequence_texts
+from spark_jobs.engine.deltas import (
+    Adaptive,
+    CompactionPolicy,
+    DeltaColumns,
+    FullMerge,
+    Meaning,
+    Strategy,
+    TieredMerge,
+    TimeBoundary,
+    lists_of,
+)
+from spark_jobs.sources import CompactionRules, Operations, Source, State
 from spark_jobs.storage.descriptions.sql import name
 
 UNREADABLE = "unreadable"
@@ -45,15 +50,15 @@ def weighs_traffic(source: Source) -> bool:
 def policy_of(source: Source) -> CompactionPolicy:
     """The policy by which chains are compacted. The strategy adaptive has no counts of reads and writes yet: it acts as
     if nobody read."""
-    told = source.compaction or Compaction()
+    rules = source.compaction or CompactionRules()
     strategies: dict[str, Strategy] = {
         "full": FullMerge(),
-        "tiered": TieredMerge(told.newest_pending),
-        "time_boundary": TimeBoundary(told.interval_us or 1),
-        "adaptive": Adaptive(0, 1, keep_recent=told.newest_pending),
+        "tiered": TieredMerge(rules.newest_pending),
+        "time_boundary": TimeBoundary(rules.interval_us or 1),
+        "adaptive": Adaptive(0, 1, keep_recent=rules.newest_pending),
     }
     return CompactionPolicy(
-        strategies[told.strategy], told.delta_threshold, told.age_threshold_us, told.max_chain_length
+        strategies[rules.strategy], rules.delta_threshold, rules.age_threshold_us, rules.max_chain_length
     )
 
 

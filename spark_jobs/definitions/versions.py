@@ -68,7 +68,9 @@ def check_version(
             "they are in then; or give the source another name"
         )
     else:
-        next_step = "run with --accept-definition to recompute what it affects as one correction, or undo the change"
+        next_step = (
+            "run with --accept-definition to recompute the affected results as one correction, or undo the change"
+        )
     raise DefinitionChanged(
         expected=f"the definition of {source.name} that its published rows follow",
         found=f"another {', '.join(parts)}",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.extraction.folder import Folder
+from spark_jobs.extraction.folder import LandingFolder
 from spark_jobs.extraction.lines import LINES, WRITTEN, leave_out, read_lines, write_lines
 from spark_jobs.extraction.readings import ExtractFile
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Changes:
+class ChangedFiles:
     """The files that were written: those with new rows, and rewritten ones without the rows that are gone; the numbers
     of new rows and of rows that are gone."""
 
@@ -34,7 +34,7 @@ class Writer:
     """Writes files into `folder`."""
 
     spark: SparkSession
-    folder: Folder
+    folder: LandingFolder
 
     def add(self, lines: DataFrame, seq_no: int, prefix: str) -> tuple[ExtractFile, ...]:
         """Write the rows of one partition, in its order; returns the files."""
@@ -48,12 +48,12 @@ class Writer:
         leaving: Sequence[ExtractFile],
         seq_no: int,
         prefix: str,
-    ) -> Changes:
+    ) -> ChangedFiles:
         """Write the rows of `lines` that are not in the files `before`, each given with its location. Rewrite the files
         of `leaving` without their rows that are not in `lines`, if they have any."""
         if not before:
             added = self.add(lines, seq_no, prefix)
-            return Changes(added, sum(file.rows for file in added), 0)
+            return ChangedFiles(added, sum(file.rows for file in added), 0)
         places = {file.path: place for file, place in before}
         drops = {file.path: file.seq_no for file, _ in before}
         listed = self.spark.createDataFrame([*places.items()], "path STRING, location STRING")
@@ -70,7 +70,7 @@ class Writer:
             anew, gone = ((), 0) if going is None else self._leave_out(going, places, drops)
         finally:
             both.unpersist()
-        return Changes((*files, *anew), sum(file.rows for file in files), gone)
+        return ChangedFiles((*files, *anew), sum(file.rows for file in files), gone)
 
     def _leave_out(
         self, going: DataFrame, places: dict[str, str], drops: dict[str, int]

@@ -117,10 +117,10 @@ def _of_file(file: Path, name: str, variable: str) -> Any:
     return document[name]
 
 
-def _unknown(name: str, expected: str, found: str, next_step: str = "") -> ConnectionUnknown:
+def _unknown(name: str, expected: str, finding: str, next_step: str = "") -> ConnectionUnknown:
     return ConnectionUnknown(
         expected=expected,
-        found=found,
+        found=finding,
         consequence="nothing was read",
         next_step=next_step
         or "write it as README shows under 'Tables and topics'; TIDEMARK_CONNECTIONS names another file",

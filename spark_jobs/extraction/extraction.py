@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from spark_jobs.config import Settings
 from spark_jobs.extraction.changes import Writer, files_of
 from spark_jobs.extraction.connections import connection
-from spark_jobs.extraction.folder import Folder
+from spark_jobs.extraction.folder import LandingFolder
 from spark_jobs.extraction.readings import ExtractFile, Reading, Readings, check_there, reveal, sweep, without_rows
-from spark_jobs.extraction.tables import Table
+from spark_jobs.extraction.tables import DatabaseTable
 from spark_jobs.extraction.topics import Topic
 from spark_jobs.sources import Source
 from spark_jobs.sources.extracts import TableLanding, TopicLanding
@@ -40,7 +40,7 @@ class Extraction:
 
     def __post_init__(self) -> None:
         self.readings = Readings.load(self.lake, self.source)
-        self._landing = Folder(str(self.settings.landing))
+        self._landing = LandingFolder(str(self.settings.landing))
         self._into = self._landing.below(_plans(self.source)) if self.plan else self._landing
 
     @property
@@ -56,8 +56,8 @@ class Extraction:
             TidemarkError: the table or topic can't be read, or a file of an earlier reading is gone.
         """
         # once in a run, however often its stage is tried
-        done = {reading.seq_no for reading in self.readings.all if reading.run_id == self.run_id}
-        unread = [n for n in drops if (reread and n not in done) or not (self.readings.of_drop(n) or n in landed)]
+        drops_read = {reading.seq_no for reading in self.readings.all if reading.run_id == self.run_id}
+        unread = [n for n in drops if (reread and n not in drops_read) or not (self.readings.of_drop(n) or n in landed)]
         if unread:
             # a run may have been killed after its readings counted, before its files had their names
             reveal(self.readings.of_last_run, self._landing)
@@ -86,7 +86,7 @@ class Extraction:
                 self._read_topic(topic, seq_no, reread)
         elif isinstance(landing, TableLanding):
             of_database = connection(self.settings, landing.connection, "url")
-            table = Table(self._spark, self.source, landing, of_database)
+            table = DatabaseTable(self._spark, self.source, landing, of_database)
             for seq_no in drops:
                 self._read_table(table, seq_no, new, reread)
 
@@ -100,11 +100,11 @@ class Extraction:
         rows = sum(file.rows for file in files)
         self.readings.all.append(Reading(seq_no, self.readings.next_number, topic.origin, bounds_of, rows, files=files))
 
-    def _read_table(self, table: Table, seq_no: int, new: Sequence[int], reread: bool) -> None:
+    def _read_table(self, table: DatabaseTable, seq_no: int, new: Sequence[int], reread: bool) -> None:
         bounds, lines = table.rows(seq_no, self.readings, reread=reread)
         reading = Reading(seq_no, self.readings.next_number, table.origin, bounds)
         if lines is not None:
-            compared = table.compared(seq_no, self.readings)
+            compared = table.files_to_compare(seq_no, self.readings)
             lost = [file for file in compared if not self._is_there(file)]
             # the rows of a lost file that has landed stay landed, so they must be known; other lost files are read anew
             check_there((file for file in lost if file.seq_no not in new), self._landing, self.source)
@@ -140,7 +140,7 @@ class Extraction:
 def forget_plans(settings: Settings, source: Source) -> None:
     """Remove the files that plans of a source have read."""
     if source.extract is not None:
-        Folder(str(settings.landing)).remove(_plans(source))
+        LandingFolder(str(settings.landing)).remove(_plans(source))
 
 
 def _plans(source: Source) -> str:

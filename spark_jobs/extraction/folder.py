@@ -16,14 +16,14 @@ from spark_jobs.landing.opened import is_remote, local_path, reaching, remote_fo
 
 
 @dataclass(frozen=True)
-class Folder:
+class LandingFolder:
     """A landing directory by its path or URI; all paths are relative to it."""
 
     root: str
 
-    def below(self, path: str) -> Folder:
+    def below(self, path: str) -> LandingFolder:
         """A folder in this one, as a landing directory of its own."""
-        return Folder(self.location(path))
+        return LandingFolder(self.location(path))
 
     def location(self, path: str) -> str:
         """The place from which a file is read: a path or a URI."""
@@ -69,7 +69,7 @@ class Folder:
         with reaching(self.root):
             return bool(system.get_file_info(place).type == fs.FileType.File)
 
-    def hidden(self, folder: str) -> list[str]:
+    def hidden_files(self, folder: str) -> list[str]:
         """The paths of the files in a folder whose names begin with a dot: files that were being written."""
         system, place = self._any(folder)
         with reaching(self.root):

@@ -15,7 +15,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from spark_jobs.extraction.folder import Folder
+from spark_jobs.extraction.folder import LandingFolder
 from spark_jobs.landing.opened import open_file
 from spark_jobs.sources.extracts import ENDING
 
@@ -52,7 +52,7 @@ class _Counted(io.RawIOBase):
         return len(block)
 
 
-class Written:
+class WrittenExtract:
     """A file of an extract while it is written: hidden, until a commit makes it count."""
 
     def __init__(self, path: str, raw: IO[bytes], hidden: str) -> None:
@@ -83,16 +83,16 @@ class Written:
 
 
 @contextmanager
-def writing(folder: Folder, path: str) -> Iterator[Written]:
+def writing(folder: LandingFolder, path: str) -> Iterator[WrittenExtract]:
     """A context with a file that will be at `path`. Each attempt writes it under a hidden name of its own."""
     parent, _, name = path.rpartition("/")
     hidden = f"{parent}/.{name}.{uuid.uuid4().hex[:16]}"
     with folder.new_file(hidden) as raw:
-        yield Written(path, raw, hidden)
+        yield WrittenExtract(path, raw, hidden)
 
 
 def write_lines(
-    batches: Iterable[pa.RecordBatch], *, folder: Folder, prefix: str, most: int = LINES_PER_FILE
+    batches: Iterable[pa.RecordBatch], *, folder: LandingFolder, prefix: str, most: int = LINES_PER_FILE
 ) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow` over one partition: write the texts of the first column to files `<prefix>-00000…`, and describe
     them."""
@@ -103,8 +103,8 @@ def write_lines(
             while text is not None and file.lines < most:
                 file.add(text.encode())
                 text = next(texts, None)
-            done = file.finish()
-        yield done
+            description = file.finish()
+        yield description
         number += 1
 
 
@@ -115,7 +115,7 @@ def read_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for path, location in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
             numbers: list[int] = []
             texts: list[str] = []
-            for number, line in _numbered(location):
+            for number, line in _number_lines(location):
                 if line:
                     numbers.append(number)
                     texts.append(line.decode("utf-8", "replace"))
@@ -132,23 +132,23 @@ def read_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def leave_out(batches: Iterable[pa.RecordBatch], *, folder: Folder) -> Iterator[pa.RecordBatch]:
+def leave_out(batches: Iterable[pa.RecordBatch], *, folder: LandingFolder) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: rewrite the files in the columns `path` and `location` with the lines in `lines` emptied, and
     describe them."""
     for batch in batches:
         for path, location, gone in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             going = set(gone)
             with writing(folder, path) as file:
-                for number, line in _numbered(location):
+                for number, line in _number_lines(location):
                     if line and number not in going:
                         file.add(line)
                     else:
                         file.skip(1)
-                done = file.finish()
-            yield done
+                description = file.finish()
+            yield description
 
 
-def _numbered(location: str) -> Iterator[tuple[int, bytes]]:
+def _number_lines(location: str) -> Iterator[tuple[int, bytes]]:
     with open_file(location) as opened, gzip.open(opened.raw) as lines:
         for number, line in enumerate(lines, 1):
             yield number, line.rstrip(b"\n")

@@ -50,8 +50,8 @@ class LineMaker:
         if not self.metadata or not line.startswith(b"{"):
             return line
         added = json.dumps(self._metadata_of(message), ensure_ascii=False).encode("utf-8", "replace")
-        rest = line[1:].lstrip(_BLANK)
-        return added[:-1] + (b"" if rest.startswith(b"}") else b", ") + rest
+        members = line[1:].lstrip(_BLANK)
+        return added[:-1] + (b"" if members.startswith(b"}") else b", ") + members
 
     def _of_csv(self, value: bytes, message: Message) -> bytes:
         try:

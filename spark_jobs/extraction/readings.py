@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from spark_jobs.extraction.errors import ExtractLost
-from spark_jobs.extraction.folder import Folder
+from spark_jobs.extraction.folder import LandingFolder
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.fences import Fence
 from spark_jobs.storage.descriptions.extract_table import EXTRACTS
@@ -119,14 +119,14 @@ def without_rows(lost: Iterable[ExtractFile]) -> tuple[ExtractFile, ...]:
     return tuple(replace(file, rows=0, bytes=0, checksum="") for file in lost)
 
 
-def reveal(readings: Sequence[Reading], folder: Folder) -> None:
+def reveal(readings: Sequence[Reading], folder: LandingFolder) -> None:
     """Give the files of committed readings their names; files that have them already keep them."""
     for reading in readings:
         for file in reading.files:
             folder.move(file.hidden, file.path)
 
 
-def check_there(files: Iterable[ExtractFile], folder: Folder, source: Source) -> None:
+def check_there(files: Iterable[ExtractFile], folder: LandingFolder, source: Source) -> None:
     """Refuse to land a drop if some of its files are gone.
 
     Raises:
@@ -136,7 +136,7 @@ def check_there(files: Iterable[ExtractFile], folder: Folder, source: Source) ->
         if not folder.has(file.path):
             drop = source.drops.label(file.seq_no)
             raise ExtractLost(
-                expected=f"what was extracted for drop {drop} of {source.name}, until it has landed",
+                expected=f"the rows extracted for drop {drop} of {source.name}, until they have landed",
                 found=f"no file {file.path} in the landing directory",
                 consequence="nothing was landed",
                 next_step="bring it back, or read the drop again:"
@@ -146,11 +146,11 @@ def check_there(files: Iterable[ExtractFile], folder: Folder, source: Source) ->
             )
 
 
-def sweep(readings: Readings, drops: Iterable[int], folder: Folder, source: Source) -> None:
+def sweep(readings: Readings, drops: Iterable[int], folder: LandingFolder, source: Source) -> None:
     """Remove the hidden files in the folders of these drops that no reading names: given-up attempts left them."""
-    standing = {file.hidden for reading in readings.all for file in reading.files}
+    named_files = {file.hidden for reading in readings.all for file in reading.files}
     for seq_no in drops:
         of_drop = source.drops.path(source.path, seq_no).rpartition("/")[0]
-        for path in folder.hidden(of_drop):
-            if path not in standing:
+        for path in folder.hidden_files(of_drop):
+            if path not in named_files:
                 folder.remove(path)

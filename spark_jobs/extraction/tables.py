@@ -35,7 +35,7 @@ _NO_DRIVER = ("ClassNotFoundException", "No suitable driver")
 
 
 @dataclass(frozen=True)
-class Table:
+class DatabaseTable:
     """The table or query of a database that a source reads."""
 
     spark: SparkSession
@@ -87,7 +87,9 @@ class Table:
             lo_us, hi_us = self.source.drops.interval(seq_no)
             bounds = {"from": _iso(lo_us - overlap.get("us", 0)), "until": _iso(hi_us)}
             value = F.col(column)
-            read = self.frame.where((value >= _bound(bounds["from"], kind)) & (value < _bound(bounds["until"], kind)))
+            read = self.frame.where(
+                (value >= _bound_of(bounds["from"], kind)) & (value < _bound_of(bounds["until"], kind))
+            )
             return bounds, self._lines(read, column)
         if isinstance(kind, IntegralType) or (isinstance(kind, DecimalType) and kind.scale == 0):
             self._check_overlap(overlap, "ids", "a number of ids")
@@ -101,7 +103,7 @@ class Table:
             return ids, self._lines(read, column)
         raise self._unsuitable(f"{column} of times or integers, as it is `increasing`", kind.simpleString())
 
-    def compared(self, seq_no: int, readings: Readings) -> list[ExtractFile]:
+    def files_to_compare(self, seq_no: int, readings: Readings) -> list[ExtractFile]:
         """The files whose rows are not new to a drop: its own, and those of drops that may have read the same rows."""
         if self.landing.snapshot:
             return readings.files()
@@ -109,8 +111,12 @@ class Table:
         every_us = self.source.drops.every_us
         beside = -(-overlap.get("us", 0) // every_us)
         drops = {*range(seq_no - beside, seq_no + beside + 1)}
-        if "ids" in overlap and (own := readings.of_drop(seq_no)[-1:] or readings.all[-1:]):
-            least = (own[0].range.get("after") if own[0].seq_no == seq_no else own[0].range.get("through")) or 0
+        if "ids" in overlap and (readings_of_drop := readings.of_drop(seq_no)[-1:] or readings.all[-1:]):
+            least = (
+                readings_of_drop[0].range.get("after")
+                if readings_of_drop[0].seq_no == seq_no
+                else readings_of_drop[0].range.get("through")
+            ) or 0
             drops |= {r.seq_no for r in readings.all if (r.range.get("through") or 0) > least - overlap["ids"]}
         return readings.files(drops)
 
@@ -127,8 +133,8 @@ class Table:
             yield
 
     def _ids(self, seq_no: int, readings: Readings, column: str, reread: bool) -> dict[str, Any]:
-        if reread and (own := [r for r in readings.of_drop(seq_no) if "through" in r.range]):
-            return dict(own[0].range)
+        if reread and (earlier_readings := [r for r in readings.of_drop(seq_no) if "through" in r.range]):
+            return dict(earlier_readings[0].range)
         through = max((r.range["through"] for r in readings.all if r.range.get("through") is not None), default=None)
         with self.reading():
             newest = self.frame.agg(F.max(column).alias("newest")).collect()[0].newest
@@ -143,7 +149,7 @@ class Table:
         if first is None:
             return frame.select(line)
         # by the column, then by the text, so that the order does not depend on the database: equal rows, equal files
-        ordered = frame.select(F.col(_quoted(first)).alias("by"), line).coalesce(1).sortWithinPartitions("by", "text")
+        ordered = frame.select(F.col(_quote(first)).alias("by"), line).coalesce(1).sortWithinPartitions("by", "text")
         return ordered.select("text")
 
     def _check_overlap(self, overlap: dict[str, int], unit: str, expected: str) -> None:
@@ -172,10 +178,10 @@ class Table:
             )
         return self._unsuitable(f"{self.origin} of the connection {self.connection.name} to be read", message)
 
-    def _unsuitable(self, expected: str, found: str, next_step: str = "") -> OriginUnsuitable:
+    def _unsuitable(self, expected: str, finding: str, next_step: str = "") -> OriginUnsuitable:
         return OriginUnsuitable(
             expected=expected if self.origin in expected else f"{expected}, in {self.origin}",
-            found=found,
+            found=finding,
             consequence="nothing was read",
             next_step=next_step or f"correct `landing` or `columns` of {self.source.name}.yml, or the table",
             connection=self.connection.name,
@@ -185,15 +191,15 @@ class Table:
 
 def _message(text: str) -> str:
     """The last message of the driver, Spark or a worker, in the text of a failure with its stacks."""
-    said = text.partition("\n\tat ")[0].strip()
-    if "Traceback (most recent call last)" in said:
-        return said.splitlines()[-1][:300]
-    said = said.partition("\n: ")[2] or said
-    return " ".join(said.rpartition("ERROR: ")[2].split())[:300]
+    message = text.partition("\n\tat ")[0].strip()
+    if "Traceback (most recent call last)" in message:
+        return message.splitlines()[-1][:300]
+    message = message.partition("\n: ")[2] or message
+    return " ".join(message.rpartition("ERROR: ")[2].split())[:300]
 
 
 def _as_json(name: str, kind: Any) -> Column:
-    value = F.col(_quoted(name))
+    value = F.col(_quote(name))
     if isinstance(kind, DecimalType):
         value = value.cast("string")
     elif isinstance(kind, BinaryType):
@@ -201,7 +207,7 @@ def _as_json(name: str, kind: Any) -> Column:
     return value.alias(name)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -209,7 +215,7 @@ def _iso(time_us: int) -> str:
     return f"{instant_at(time_us):%Y-%m-%dT%H:%M:%S.%f}"
 
 
-def _bound(time: str, kind: Any) -> Column:
+def _bound_of(time: str, kind: Any) -> Column:
     at = datetime.fromisoformat(time)
     if isinstance(kind, TimestampNTZType):
         return F.to_timestamp_ntz(F.lit(time))

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.extraction.connections import Connection
 from spark_jobs.extraction.errors import OffsetsLost, OriginUnreachable, OriginUnsuitable
-from spark_jobs.extraction.folder import Folder
-from spark_jobs.extraction.lines import LINES_PER_FILE, WRITTEN, Written, writing
+from spark_jobs.extraction.folder import LandingFolder
+from spark_jobs.extraction.lines import LINES_PER_FILE, WRITTEN, WrittenExtract, writing
 from spark_jobs.extraction.messages import LineMaker, Message
 from spark_jobs.extraction.readings import Readings
-from spark_jobs.server.guard import TOPIC_OFFSETS
+from spark_jobs.jvm.scala_code import TOPIC_OFFSETS
 from spark_jobs.sources import Source
 from spark_jobs.sources.extracts import ENDING, OF_TOPIC, TopicLanding
 
@@ -76,9 +76,9 @@ class Topic:
             OriginUnsuitable: there is no such topic.
             OffsetsLost: messages that were not read yet are gone.
         """
-        own = [r for r in readings.of_drop(seq_no) if r.range]
-        if reread and own:
-            return self._without_lost({int(p): (a, b) for p, (a, b) in own[0].range.items()}, again=True)
+        earlier_readings = [r for r in readings.of_drop(seq_no) if r.range]
+        if reread and earlier_readings:
+            return self._without_lost({int(p): (a, b) for p, (a, b) in earlier_readings[0].range.items()}, again=True)
         lo_us, hi_us = self.source.drops.interval(seq_no)
         before = max((r for r in readings.all if r.seq_no < seq_no), key=lambda r: r.seq_no, default=None)
         after = min((r for r in readings.all if r.seq_no > seq_no), key=lambda r: r.seq_no, default=None)
@@ -93,7 +93,7 @@ class Topic:
             ranges[partition] = (begins, ends if later is None else max(begins, min(ends, later)))
         return self._without_lost(ranges, again=False)
 
-    def write(self, ranges: Ranges, folder: Folder, prefix: str) -> DataFrame:
+    def write(self, ranges: Ranges, folder: LandingFolder, prefix: str) -> DataFrame:
         """Read these offsets into files `<prefix>/topic-<topic>-<partition>-<first offset>`; the frame has a row for
         each file."""
         topic = self.landing.topic
@@ -184,16 +184,16 @@ class Topic:
             if (a < b and a < there[p][0]) or max(a, b) > there[p][1]
         }
         if lost and self.landing.lost_offsets == "fail":
-            held = ", ".join(f"{a} to {b - 1} of partition {p}" for p, (a, b) in sorted(there.items()))
-            shown = ", ".join(f"{a} to {b} of partition {p}" for p, (a, b) in sorted(lost.items()))
+            available_offsets = ", ".join(f"{a} to {b - 1} of partition {p}" for p, (a, b) in sorted(there.items()))
+            missing_offsets = ", ".join(f"{a} to {b} of partition {p}" for p, (a, b) in sorted(lost.items()))
             raise OffsetsLost(
                 expected=f"the messages of {self.origin} that "
                 + ("the drop was made of" if again else "no drop has read yet"),
-                found=f"Kafka has {held}, not {shown}",
+                found=f"Kafka has {available_offsets}, not {missing_offsets}",
                 consequence="nothing was read",
                 next_step="they expired, were deleted, or the topic was made anew; "
                 + (
-                    "what has landed of them stays: leave --reread out"
+                    "landed messages stay: leave --reread out"
                     if again
                     else f"bring them back, or say `lost_offsets: skip` in {self.source.name}.yml to go on without them"
                 ),
@@ -202,11 +202,11 @@ class Topic:
             )
         return {p: _within(bounds, there[p]) for p, bounds in ranges.items()}
 
-    def _unreachable(self, found: str) -> OriginUnreachable:
+    def _unreachable(self, finding: str) -> OriginUnreachable:
         return OriginUnreachable(
             expected=f"Kafka at {self.connection.options['servers']} to answer, and to let the connection"
             f" {self.connection.name} read {self.origin}",
-            found=self.connection.without_secrets(found),
+            found=self.connection.without_secrets(finding),
             consequence="nothing was read",
             next_step="check the connection's servers and kafka.… settings, that the broker runs, and the network; then"
             " run again",
@@ -214,10 +214,10 @@ class Topic:
             origin=self.origin,
         )
 
-    def _unsuitable(self, expected: str, found: str, next_step: str = "") -> OriginUnsuitable:
+    def _unsuitable(self, expected: str, finding: str, next_step: str = "") -> OriginUnsuitable:
         return OriginUnsuitable(
             expected=expected,
-            found=found,
+            found=finding,
             consequence="nothing was read",
             next_step=next_step or f"correct `landing` of {self.source.name}.yml, or make the topic",
             connection=self.connection.name,
@@ -240,7 +240,7 @@ def _within(bounds: tuple[int, int], there: tuple[int, int]) -> tuple[int, int]:
 def write_messages(
     batches: Iterable[pa.RecordBatch],
     *,
-    folder: Folder,
+    folder: LandingFolder,
     prefix: str,
     starts: Mapping[int, int],
     maker: LineMaker,
@@ -265,12 +265,12 @@ def write_messages(
                 _add(file, gap, maker.line(message))
                 message = next(messages, None)
             at[partition] = begins + file.lines
-            done = file.finish()
+            description = file.finish()
         if file.rows:
-            yield done
+            yield description
 
 
-def _add(file: Written, gap: int, line: bytes | None) -> None:
+def _add(file: WrittenExtract, gap: int, line: bytes | None) -> None:
     file.skip(gap + (line is None))
     if line is not None:
         file.add(line)

@@ -20,7 +20,7 @@ from spark_jobs.sources import (
     DataCheck,
     Freshness,
     In,
-    Lateness,
+    LatenessCheck,
     Matches,
     NotNull,
     NullShare,
@@ -32,9 +32,9 @@ from spark_jobs.sources import (
     Source,
     SourceFileError,
     Unique,
+    as_typed,
     columns_read,
     name_problem,
-    typed,
 )
 from spark_jobs.sources.quantities import instant_at
 
@@ -162,7 +162,7 @@ def _of_check(source: Source, name: str, check: DataCheck, hi_us: int) -> Assert
     of = f"`{', '.join(check.read)}`: " if check.read else ""
     share = f" in at least {check.mostly:.4%} of the rows" if check.mostly < 1 else ""
     expected = f"{check.in_words}{share}"
-    reads = {Lateness: (LATE_BY,), OfSql: (sql_column(name),)}.get(type(check), check.read)
+    reads = {LatenessCheck: (LATE_BY,), OfSql: (sql_column(name),)}.get(type(check), check.read)
     words: dict[str, Any] = {
         "description": check.description or f"{of}{expected}",
         "severity": check.severity,
@@ -191,7 +191,7 @@ def _expectation(source: Source, name: str, check: DataCheck, hi_us: int, words:
     from great_expectations import expectations as gxe
 
     each = {**words, "mostly": check.mostly}
-    if isinstance(check, Lateness):
+    if isinstance(check, LatenessCheck):
         return gxe.ExpectColumnValuesToBeBetween(column=LATE_BY, max_value=check.max_us, **each)
     if isinstance(check, OfSql):
         return gxe.ExpectColumnValuesToBeInSet(column=sql_column(name), value_set=[True], **each)
@@ -207,10 +207,10 @@ def _of_columns(source: Source, check: DataCheck, each: dict[str, Any]) -> Expec
     if isinstance(check, NotNull):
         return gxe.ExpectColumnValuesToNotBeNull(column=check.column, **each)
     if isinstance(check, Between):
-        least, greatest = (_bound(source, check, end) for end in (check.min, check.max))
+        least, greatest = (_comparable(source, check, end) for end in (check.min, check.max))
         return between(check.column, least, greatest, **each)
     if isinstance(check, In):
-        values = [_bound(source, check, value) for value in check.values]
+        values = [_comparable(source, check, value) for value in check.values]
         return gxe.ExpectColumnValuesToBeInSet(column=check.column, value_set=values, **each)
     if isinstance(check, Matches):
         # as RE2, which decides on quarantine: Python's `$` ignores a final newline, its `\d`, `\w` go beyond ASCII
@@ -244,12 +244,12 @@ def _of_whole(check: DataCheck, hi_us: int, words: dict[str, Any]) -> Expectatio
     return expectation_of(check.type, {**check.arguments, **words})
 
 
-def _bound(source: Source, check: DataCheck, value: Any) -> Any:
+def _comparable(source: Source, check: DataCheck, value: Any) -> Any:
     """A value of a check, converted to the type with which Great Expectations compares a pandas column."""
     column = source.columns.get(check.read[0])
     if value is None or column is None:
         return value
-    plain = typed(value, column)
+    plain = as_typed(value, column)
     if column.kind == "timestamp":
         return instant_at(plain)
     if column.kind == "date":

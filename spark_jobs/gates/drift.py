@@ -58,18 +58,21 @@ def totals(metrics: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
     return totals
 
 
-def compared(known: Mapping[int, Mapping[str, Any]], drops: Sequence[int]) -> list[dict[str, Any]]:
+def compare_with_history(landed_by_drop: Mapping[int, Mapping[str, Any]], drops: Sequence[int]) -> list[dict[str, Any]]:
     """The measures of these drops, with bounds derived from the drops before them.
 
     Each row has `drop`, `measure`, `column`, `value`, `least` and `greatest` (of the drops before), and the bounds
     `lower` and `upper`. A drop with fewer than `LEAST_HISTORY` drops before it has no rows."""
     rows = []
     for drop in drops:
-        before = [known[n] for n in sorted(known) if n < drop][-WINDOW:]
-        if drop not in known or len(before) < LEAST_HISTORY:
+        before = [landed_by_drop[n] for n in sorted(landed_by_drop) if n < drop][-WINDOW:]
+        if drop not in landed_by_drop or len(before) < LEAST_HISTORY:
             continue
-        for measure, column in _measures(known[drop]):
-            value, theirs = _value(known[drop], measure, column), [_value(each, measure, column) for each in before]
+        for measure, column in _measures(landed_by_drop[drop]):
+            value, theirs = (
+                _value(landed_by_drop[drop], measure, column),
+                [_value(each, measure, column) for each in before],
+            )
             least, greatest = min(theirs), max(theirs)
             rows_bounds = (least / VOLUME, greatest * VOLUME)
             lower, upper = rows_bounds if measure == "rows" else (0.0, greatest * SHARE + ALLOWANCE)
@@ -94,9 +97,9 @@ def _value(drop: Mapping[str, Any], measure: str, column: str | None) -> float:
 def judge_drift(
     settings: Settings, rows: Sequence[Mapping[str, Any]], *, source: str, run_id: str, labels: Mapping[int, str]
 ) -> list[Verdict]:
-    """A verdict for each kind of drift, by Great Expectations' judgement of `compared` rows; empty without rows.
+    """A verdict for each kind of drift, judged by Great Expectations from the rows of `compare_with_history`.
 
-    `labels` maps the numbers of drops to their labels."""
+    Empty without rows. `labels` maps the numbers of drops to their labels."""
     if not rows:
         return []
     import pandas as pd

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.engine.chunks import chunk_rows, not_taken_back
+from spark_jobs.engine.columns import numbers
+from spark_jobs.engine.restatement import CLOSING, LIVE, key_codes
 from spark_jobs.gates.checks import LATE_BY
 from spark_jobs.gates.measures.parts import of_landings
-from spark_jobs.kernels.chunks.merging import chunk_rows, not_taken_back
-from spark_jobs.kernels.comparison import CLOSING, LIVE, key_codes
-from spark_jobs.kernels.plain import numbers
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.coordination.publication import Publication, visible_rows
@@ -39,7 +39,7 @@ def landed_rows(lake: TableReader, source: Source, landings: Sequence[int], colu
 
     The table has the columns `OF_ROW`, `seq_no`, `late_by` (microseconds) and those in `columns` (None: all of the
     source's)."""
-    return _standing_rows(lake, source, of_landings(landings), columns)
+    return _counted_rows(lake, source, of_landings(landings), columns)
 
 
 def rows_of_drops(
@@ -49,10 +49,10 @@ def rows_of_drops(
     # a merged chunk has rows of many drops, and the number of its last row's drop
     single, merged = pc.field("seq_no") <= max(drops), pc.is_valid(pc.field(LANDINGS.name))
     near = (pc.field("seq_no") >= min(drops)) & (single | merged) & of_landings(landings)
-    return _standing_rows(lake, source, near, columns, drops)
+    return _counted_rows(lake, source, near, columns, drops)
 
 
-def _standing_rows(
+def _counted_rows(
     lake: TableReader,
     source: Source,
     where: pc.Expression,
@@ -72,8 +72,8 @@ def _standing_rows(
         rows = rows.filter(pc.is_in(seq_no, value_set=pa.array(drops, pa.int64())))
     landing = pc.coalesce(rows["of_row"], rows["landing"])
     rows = rows.set_column(rows.schema.get_field_index("landing"), "landing", landing)
-    stands = not_taken_back(*(numbers(rows[name]) for name in ("row_id", "landing", "diff")))
-    rows = rows.filter(pa.array(stands))
+    counts = not_taken_back(*(numbers(rows[name]) for name in ("row_id", "landing", "diff")))
+    rows = rows.filter(pa.array(counts))
     lo_us = pa.array(source.drops.starts(numbers(rows["seq_no"])))
     late_by = pc.subtract(lo_us, rows["event_time"].cast(pa.int64()))
     return rows.append_column(LATE_BY, late_by).select([*OF_ROW, "seq_no", LATE_BY, *wanted])
@@ -98,8 +98,8 @@ def published_rows(
     live, closing = (whole.filter(pc.equal(whole["era"], era)) for era in (LIVE, CLOSING))
     # nulls are equal here, as in the views; in a join they would not be
     codes, ended = key_codes([live, closing], (*identity, "known_from"))
-    shown = live.filter(pa.array(~np.isin(codes, ended)))
-    return shown, shown.filter(pc.equal(shown["token"], token))
+    published = live.filter(pa.array(~np.isin(codes, ended)))
+    return published, published.filter(pc.equal(published["token"], token))
 
 
 def states(
@@ -110,8 +110,8 @@ def states(
     vector = "ints" if source.state.datatype == "int64" else "floats"
     read = ["entity", "timestamp", "delta_count", vector]
     of_source = {"source": [source.name]}
-    shown = published_rows(lake, STATE, ["entity"], read, publication, token, of_source)
-    return (_components(shown[0], source, vector), _components(shown[1], source, vector))
+    both = published_rows(lake, STATE, ["entity"], read, publication, token, of_source)
+    return (_components(both[0], source, vector), _components(both[1], source, vector))
 
 
 def _components(rows: pa.Table, source: Source, vector: str) -> pa.Table:

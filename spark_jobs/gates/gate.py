@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import expectations
-from expectations.invariant import Invariant, Measure, observed, raised
+from expectations.invariant import Invariant, Measure, describe_measures, exception_message
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.gates.project import Batch, build_data_docs, data_docs_index, quality_dir, validate
@@ -94,7 +94,7 @@ def judge_plainly(
             gate,
             each.measure,
             each.guarantee,
-            observed({measure: row[measure] for measure in each.measures}),
+            describe_measures({measure: row[measure] for measure in each.measures}),
             "passed" if holds else "failed",
             expected=each.bounds,
             relation=relation,
@@ -143,16 +143,16 @@ def _verdict(
     row: Mapping[str, Measure],
     result: ExpectationValidationResult,
 ) -> Verdict:
-    shown = observed({measure: row[measure] for measure in invariant.measures})
-    error = raised(result)
+    observation = describe_measures({measure: row[measure] for measure in invariant.measures})
+    error = exception_message(result)
     if error is not None:
-        shown += f" (the rows that break it can't be shown: {' '.join(error.split())})"
+        observation += f" (the rows that break it can't be shown: {' '.join(error.split())})"
     failing = result.result.get("unexpected_count")
     return Verdict(
         gate,
         invariant.measure,
         invariant.guarantee,
-        shown,
+        observation,
         "passed" if result.success else "failed",
         expected=invariant.bounds,
         relation=relation,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from expectations.invariant import raised
+from expectations.invariant import exception_message
 from spark_jobs.config import Settings
 from spark_jobs.gates.checks import LATE_BY, Assertion
 from spark_jobs.gates.frames import as_pandas
@@ -57,7 +57,7 @@ def judge(
     if not assertions:
         return []
     # in the order of `rows`: results name a row that breaks an expectation by its place
-    frame = as_pandas(_needed(rows, assertions))
+    frame = as_pandas(_select_needed(rows, assertions))
     frame[_ROWS_SAID] = range(len(frame))
     decimals = {field.name for field in rows.schema if pa.types.is_decimal(field.type)}
     shown_as = {"unexpected_index_column_names": [_ROWS_SAID], "partial_unexpected_count": MAX_EXAMPLES}
@@ -78,7 +78,7 @@ def judge(
     return verdicts
 
 
-def _needed(rows: pa.Table, assertions: Sequence[Assertion]) -> pa.Table:
+def _select_needed(rows: pa.Table, assertions: Sequence[Assertion]) -> pa.Table:
     """The rows with the columns that the checks read, or with all columns if one of the checks may read any."""
     if not all(check.reads for check in assertions):
         return rows
@@ -97,7 +97,7 @@ def _suite(name: str, assertions: Sequence[Assertion], decimals: Collection[str]
 
 
 def _verdict(about: Checked, check: Assertion, result: ExpectationValidationResult, because: str | None) -> Verdict:
-    answer, observed = _answer(check, result, because), _observed(result)
+    answer, observed = _answer(check, result, because), _describe_observation(result)
     failing = result.result.get("unexpected_count")
     return Verdict(
         about.gate,
@@ -133,11 +133,11 @@ def _answer(check: Assertion, result: ExpectationValidationResult, because: str 
         return "overridden"
     if check.treatment == "warn":
         return "warned"
-    return "error" if raised(result) else "failed"
+    return "error" if exception_message(result) else "failed"
 
 
-def _observed(result: ExpectationValidationResult) -> str:
-    error = raised(result)
+def _describe_observation(result: ExpectationValidationResult) -> str:
+    error = exception_message(result)
     if error is not None:
         return f"it could not be checked: {' '.join(error.split())}"
     outcome: Mapping[str, Any] = result.result
@@ -152,6 +152,6 @@ def _observed(result: ExpectationValidationResult) -> str:
 
 def _sample(result: ExpectationValidationResult, rows: pa.Table, columns: Sequence[str]) -> list[dict[str, Any]]:
     places = [int(each[_ROWS_SAID]) for each in result.result.get("partial_unexpected_index_list") or []]
-    shown = [column for column in dict.fromkeys(columns) if column in rows.column_names]
-    sample = rows.select(shown).take(pa.array(places[:MAX_EXAMPLES], pa.int64()))
-    return list(sample.rename_columns([_UNITS.get(column, column) for column in shown]).to_pylist())
+    names = [column for column in dict.fromkeys(columns) if column in rows.column_names]
+    sample = rows.select(names).take(pa.array(places[:MAX_EXAMPLES], pa.int64()))
+    return list(sample.rename_columns([_UNITS.get(column, column) for column in names]).to_pylist())

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
     from great_expectations.core.batch_definition import BatchDefinition
     from great_expectations.data_context import FileDataContext
-    from great_expectations.datasource.fluent import PandasDatasource
     from great_expectations.datasource.fluent.pandas_datasource import DataFrameAsset
+
+    from expectations.distinct_values import FramesSource
 
 KEPT_RESULTS = 800
 """The number of newest validation results that are kept: 100 days of two sources. Each costs every run 0.5 ms (for the
@@ -105,7 +106,6 @@ def _preload() -> None:
 
     log.getChild("data_context.types.base").setLevel(logging.WARNING)
     # stored suites name these classes
-    import expectations.distinct_values
     import expectations.enforcement
     import expectations.exact_bounds  # noqa: F401
 
@@ -148,8 +148,8 @@ def _open_anew(folder: Path) -> FileDataContext:
     import great_expectations as gx
 
     context = gx.get_context(mode="file", project_root_dir=folder)
-    standing = (context.variables.data_docs_sites or {}).get(_SITE, {})
-    if standing.get("site_index_builder") != _site()["site_index_builder"]:
+    stored_site = (context.variables.data_docs_sites or {}).get(_SITE, {})
+    if stored_site.get("site_index_builder") != _site()["site_index_builder"]:
         context.update_data_docs_site(_SITE, _site())
     return context
 
@@ -223,7 +223,7 @@ def _judge(batch: Batch, suite: ExpectationSuite) -> ExpectationSuiteValidationR
 
 
 @functools.cache
-def _definition(source: str, suite: str) -> BatchDefinition:
+def _definition(source: str, suite: str) -> BatchDefinition[Any]:
     return _asset(source).add_batch_definition_whole_dataframe(suite)
 
 
@@ -233,13 +233,17 @@ def _asset(source: str) -> DataFrameAsset:
 
 
 @functools.cache
-def _data_source() -> PandasDatasource:
+def _data_source() -> FramesSource:
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
+    import expectations.distinct_values  # noqa: F401
+
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
-    return context.data_sources.add_pandas(_DATA_SOURCE)
+    # the class is registered under its type
+    source: FramesSource = context.data_sources.add_tidemark_frames(_DATA_SOURCE)
+    return source
 
 
 def _store(
@@ -308,12 +312,14 @@ def build_data_docs(settings: Settings) -> int:
         lines = pending.read_text().splitlines() if pending.exists() else []
         results = [ValidationResultIdentifier.from_tuple(json.loads(line)) for line in lines]
         kept = {key.to_tuple() for key in context.validation_results_store.list_keys()}
-        shown: list[Any] = [result for result in results if result.to_tuple() in kept]
-        suites = {result.expectation_suite_identifier.name: result.expectation_suite_identifier for result in shown}
+        results_to_build: list[Any] = [result for result in results if result.to_tuple() in kept]
+        suites = {
+            result.expectation_suite_identifier.name: result.expectation_suite_identifier for result in results_to_build
+        }
         changed = [suite for name, suite in suites.items() if not _has_page(settings, name)]
-        if shown:
+        if results_to_build:
             with _unwritten_pages() as errors:
-                context.build_data_docs(resource_identifiers=[*shown, *changed])
+                context.build_data_docs(resource_identifiers=[*results_to_build, *changed])
             if errors:
                 raise errors[0]
         pending.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ Result = Mapping[str, Any]
 """A row of `quality.results`."""
 
 
-def counting(results: Iterable[Result]) -> list[dict[str, Any]]:
+def results_that_count(results: Iterable[Result]) -> list[dict[str, Any]]:
     """The last result of each check of each run, oldest first. A stage that is repeated under the same run id checks
     again, and its earlier results no longer count."""
     newest: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -30,10 +30,10 @@ def newest_runs(
         row for row in results if source in (None, row["source"]) and run_id in (None, row["run_id"])
     ]  # fmt: skip
     of_runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in counting(chosen):
+    for row in results_that_count(chosen):
         of_runs.setdefault((row["source"], row["run_id"]), []).append(row)
     newest = sorted(of_runs.values(), key=lambda rows: -max(row["token"] for row in rows))
-    shown: dict[str, list[list[dict[str, Any]]]] = {}
+    runs_by_source: dict[str, list[list[dict[str, Any]]]] = {}
     for rows in newest:
-        shown.setdefault(rows[0]["source"], []).append(rows)
-    return [rows for name in sorted(shown) for rows in shown[name][:runs]]
+        runs_by_source.setdefault(rows[0]["source"], []).append(rows)
+    return [rows for name in sorted(runs_by_source) for rows in runs_by_source[name][:runs]]

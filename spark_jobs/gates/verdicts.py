@@ -95,9 +95,9 @@ def verdict_lines(verdict: Verdict) -> str:
     of = f" of {verdict.relation}" if verdict.relation else ""
     lines.append(f"  expected {verdict.expected or 'it to hold'}, found {verdict.observed}{of}")
     lines += [f"  e.g. {_row_text(row)}" for row in verdict.sample[:ROWS_IN_MESSAGE]]
-    shown = len(verdict.sample[:ROWS_IN_MESSAGE])
-    if verdict.failing is not None and verdict.failing > shown > 0:
-        lines.append(f"  and {verdict.failing - shown} more rows")
+    n_examples = len(verdict.sample[:ROWS_IN_MESSAGE])
+    if verdict.failing is not None and verdict.failing > n_examples > 0:
+        lines.append(f"  and {verdict.failing - n_examples} more rows")
     if verdict.on_failure:
         lines.append(f"  -> {verdict.on_failure}")
     return "".join(f"\n  {'- ' if number == 0 else '  '}{line}" for number, line in enumerate(lines))

@@ -1,5 +1,6 @@
-"""The stages, one module each: land, seal, window, compact, publish; and other jobs on whole sources.
+"""The run of a source. `stages` has all of it on one page: preparation, the stages' work, their judges, publication.
 
-A stage's module is thin: it calls the layers below and fills the stage's summary. `stage.run_stage` runs a stage;
-Airflow's tasks, `tidemark run` and `spark-submit` all call it.
+`stage.run_stage` runs a stage; Airflow's tasks, `tidemark run` and `spark-submit` all call it. A stage's work is in the
+module of its name (`land`, `seal`, `window`, `compact`); the judges are in `spark_jobs.judging`. `visits` lets work
+between runs hold a source.
 """

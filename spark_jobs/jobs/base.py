@@ -1,4 +1,4 @@
-"""The base of a plan: everything that it was made on, so that a run can check that the plan still holds."""
+"""The base of a plan: its files, definitions and frontiers. A run of the plan checks that they are unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StalePlan(TidemarkError):
 
 
 class PlanUnreadable(TidemarkError):
-    """The file holds no plan. Facts: `path`."""
+    """The file is no plan. Facts: `path`."""
 
     code = "plan_unreadable"
 
@@ -103,7 +103,7 @@ class Base:
             expected=f"{self.source} as it was when the plan {self.plan_id} was made",
             found=", ".join(self._changes(now, labels)),
             consequence="nothing was run",
-            next_step="plan again, and look at what is different",
+            next_step="plan again, and look at the differences",
             source=self.source,
             intervals=labels,
             changes=[field.name for field in fields(self) if getattr(self, field.name) != getattr(now, field.name)],
@@ -119,17 +119,17 @@ class Base:
         return self.lo_us, self.hi_us, self.only_file, self.retract, self.replay
 
     def _changes(self, now: Base, labels: list[str]) -> list[str]:
-        found = []
+        changes = []
         if self.files != now.files:
-            found.append("other files")
+            changes.append("other files")
         if self.definition != now.definition:
-            found.append("another source file")
+            changes.append("another source file")
         if (self.landed, self.landed_through) != (now.landed, now.landed_through):
-            found.append("drops landed since")
+            changes.append("drops landed since")
         if self._about() != now._about():
-            found.append("another interval")
-        found = found or ["a run since, which moved the frontiers"]
-        return [f"{', '.join(found)} in {', '.join(labels)}"] if labels else found
+            changes.append("another interval")
+        changes = changes or ["a run since, which moved the frontiers"]
+        return [f"{', '.join(changes)} in {', '.join(labels)}"] if labels else changes
 
 
 def base_of(

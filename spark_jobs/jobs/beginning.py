@@ -11,20 +11,20 @@ from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.lakes.lake import Lake, TableReader
 from spark_jobs.trace.frontiers import SourceFrontiers, published_frontiers
 from spark_jobs.trace.gap import SealGap, gap_before, gap_refusal
-from spark_jobs.trace.withdrawal import withdrawn
+from spark_jobs.trace.withdrawal import withdraw
 
 
-def begun_frontiers(
-    lake: TableReader, source: Source, standing: SourceFrontiers, publication: Publication, token: int
+def initial_frontiers(
+    lake: TableReader, source: Source, current: SourceFrontiers, publication: Publication, token: int
 ) -> SourceFrontiers:
-    """The frontiers with which a run begins, if `standing` are those in the lake.
+    """The frontiers with which a run begins, if `current` are those in the lake.
 
     They are the frontiers of the publication: a seal that an earlier run did not publish is withdrawn, under `token`.
     """
-    if standing.seal_us <= publication.published_us:
-        return standing
-    begun = withdrawn(standing, published_frontiers(lake, source, publication), token)
-    return replace(begun, published_us=publication.published_us)
+    if current.seal_us <= publication.published_us:
+        return current
+    initial = withdraw(current, published_frontiers(lake, source, publication), token)
+    return replace(initial, published_us=publication.published_us)
 
 
 def gap_of(lake: Lake, source: Source, frontiers: SourceFrontiers, drops: range) -> SealGap | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_jobs.config import Settings
-from spark_jobs.jobs.beginning import begun_frontiers
+from spark_jobs.jobs.beginning import initial_frontiers
 from spark_jobs.jobs.lake_reads import lake_for_reads
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination import publication
@@ -22,10 +22,10 @@ def drops_due(settings: Settings, source: Source, drops: range) -> range:
     """
     with lake_for_reads(settings, f"{source.name}:drops") as lake:
         # in this order: reading the frontiers of a run brings the publication along
-        standing = frontiers.load(lake, source)
-        shown = publication.load(lake, source)
-        begun = begun_frontiers(lake, source, standing, shown, shown.token)
-        if begun.seal_us == 0:
+        current_frontiers = frontiers.load(lake, source)
+        current_publication = publication.load(lake, source)
+        initial = initial_frontiers(lake, source, current_frontiers, current_publication, current_publication.token)
+        if initial.seal_us == 0:
             return drops
-        missing = gap_before(source, begun, drops.start)
+        missing = gap_before(source, initial, drops.start)
     return range(missing[0][0], drops.stop) if missing else drops

@@ -9,10 +9,11 @@ from typing import Any
 from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import Definition, definitions
 from spark_jobs.definitions.versions import LANDED_PARTS, changed_parts
-from spark_jobs.jobs.beginning import begun_frontiers, gap_of
+from spark_jobs.jobs.beginning import gap_of, initial_frontiers
 from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.request import ALL, Request
-from spark_jobs.model import FIRST
+from spark_jobs.judging.gate import JudgedStage
+from spark_jobs.model import FIRST, ReportStep, report_nothing
 from spark_jobs.restatement.misread import is_misread
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
@@ -52,7 +53,7 @@ class Stage:
     @property
     def drops(self) -> range:
         """The sequence numbers of the interval's drops."""
-        return self.source.drops.spanned(self.lo_us, self.hi_us)
+        return self.source.drops.drops_spanned(self.lo_us, self.hi_us)
 
     @property
     def gap(self) -> SealGap | None:
@@ -84,9 +85,9 @@ class Stage:
 
     def withdraw(self) -> None:
         """Commit the frontiers with which the run begins, if those in the lake are others."""
-        standing, begun = self._frontiers
-        if begun != standing:
-            frontiers.commit(self.lake, self.source, self.fence, self.run_id, begun)
+        current, initial = self._frontiers
+        if initial != current:
+            frontiers.commit(self.lake, self.source, self.fence, self.run_id, initial)
 
     @cached_property
     def _in_force(self) -> tuple[SourceFrontiers, Publication]:
@@ -97,10 +98,10 @@ class Stage:
     @cached_property
     def _frontiers(self) -> tuple[SourceFrontiers, SourceFrontiers]:
         """The frontiers in the lake, and those with which the stage begins."""
-        standing, published = self._in_force
+        current, published = self._in_force
         if self.name != FIRST:
-            return standing, standing
-        return standing, begun_frontiers(self.lake, self.source, standing, published, self.fence.token)
+            return current, current
+        return current, initial_frontiers(self.lake, self.source, current, published, self.fence.token)
 
     @cached_property
     def scope(self) -> Scope:
@@ -109,6 +110,22 @@ class Stage:
             return Scope(self.source, self.frontiers, self.publication, everything=True)
         changed = self.request.anew.union(changed_parts(self.source, self.publication))
         return Scope(self.source, self.frontiers, self.publication, bool(changed), changed)
+
+    @cached_property
+    def judged(self) -> JudgedStage:
+        """The stage as its judges see it; they add lines to `summary`."""
+        return JudgedStage(
+            self.settings,
+            self.source,
+            self.lake,
+            self.publication,
+            self.lease,
+            self.run_id,
+            (self.lo_us, self.hi_us),
+            self.frontiers.seal_us,
+            self.request.overrides,
+            self.summary,
+        )
 
     @property
     def rereads(self) -> bool:
@@ -123,6 +140,10 @@ class Stage:
 
 @dataclass
 class RunStage(Stage):
-    """A stage of a run, which also replaces rows of the lake. A plan has none: its lake keeps what is written apart."""
+    """A stage of a run, which also replaces rows of the lake. A plan has none: its lake keeps its writes apart.
+
+    `report_step` is called with the longer steps within the stage.
+    """
 
     lake: RunLake
+    report_step: ReportStep = report_nothing

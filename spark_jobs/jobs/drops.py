@@ -24,7 +24,7 @@ LOOK_AHEAD = 366
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class DropStatus:
     """One drop and its state.
 
     `landed`: published, with all its files as they are now. `partial`: files came or changed since, or landed and were
@@ -47,7 +47,7 @@ def drops_of(
     *,
     failed: Collection[int] = (),
     ended: int = 0,
-) -> list[Drop]:
+) -> list[DropStatus]:
     """The drops of a range; or all drops up to the last one that has landed, has files, or has `failed`.
 
     `ended` is the number of drops that have ended. Files are looked for in these and in `LOOK_AHEAD` more. A failed
@@ -56,50 +56,55 @@ def drops_of(
     Reads every file of the drops for its checksum.
     """
     now = publication.load(lake, source)
-    standing = frontiers.load(lake, source)
-    published = standing
-    if standing.seal_us > now.published_us:
+    current_frontiers = frontiers.load(lake, source)
+    published = current_frontiers
+    if current_frontiers.seal_us > now.published_us:
         published = frontiers.published_frontiers(lake, source, now)
     landed = ledger.landed_drops(lake, source)
     ran = {n for lo, hi in published.landed for n in range(lo, hi)}
-    begun = {*landed, *(n for lo, hi in standing.landed for n in range(lo, hi))}
+    landed_or_sealed = {*landed, *(n for lo, hi in current_frontiers.landed for n in range(lo, hi))}
     if drops is None:
-        past = max([*begun, *(n for n in failed if n < ended)], default=-1) + 1
-        filled = _filled(settings, source, max(past, ended))
+        past = max([*landed_or_sealed, *(n for n in failed if n < ended)], default=-1) + 1
+        filled = filled_drops(settings, source, max(past, ended))
         drops = range(max(past, max(filled, default=-1) + 1))
     else:
         filled = drops_with_files(settings.landing, source, drops)
 
-    def look(seq_no: int) -> Drop:
+    def look(seq_no: int) -> DropStatus:
         listed = list_drop_files(settings.landing, source, seq_no) if seq_no in filled else []
-        known = landed.get(seq_no, LandedDrop())
+        landed_drop = landed.get(seq_no, LandedDrop())
         state: State = "missing"
-        if seq_no in ran or seq_no in begun:
+        if seq_no in ran or seq_no in landed_or_sealed:
             # a file that was taken back, and one that landed and is gone, leave the drop whole: no run changes either
-            whole = seq_no in ran and all(known.checksums.get(file.path) == file.checksum for file in listed)
+            whole = seq_no in ran and all(landed_drop.checksums.get(file.path) == file.checksum for file in listed)
             state = "landed" if whole else "partial"
-        return Drop(seq_no, state, len(listed), sum(file.size for file in listed), known.rows)
+        return DropStatus(seq_no, state, len(listed), sum(file.size for file in listed), landed_drop.rows)
 
     return [look(seq_no) for seq_no in drops]
 
 
-def _filled(settings: Settings, source: Source, past: int) -> set[int]:
-    """The drops that have files: those before `past`, and later ones until `LOOK_AHEAD` drops in a row have none."""
+def waiting_drops(settings: Settings, source: Source, past: int, ended: int) -> list[int]:
+    """The drops from `past` on that have files, among the `ended` ones and `LOOK_AHEAD` more. No file is read."""
+    return sorted(n for n in filled_drops(settings, source, max(past, ended), begin=past))
+
+
+def filled_drops(settings: Settings, source: Source, past: int, begin: int = 0) -> set[int]:
+    """The drops that have files: those from `begin` to `past`, and later ones until `LOOK_AHEAD` in a row have none."""
     filled: set[int] = set()
-    begin, end = 0, past + LOOK_AHEAD
+    end = past + LOOK_AHEAD
     while begin < end:
         filled |= drops_with_files(settings.landing, source, range(begin, end))
         begin, end = end, max(end, max(filled, default=-1) + 1 + LOOK_AHEAD)
     return filled
 
 
-def slices(drops: Iterable[Drop], *, batch: int | None, most_bytes: int) -> list[list[Drop]]:
+def slices(drops: Iterable[DropStatus], *, batch: int | None, most_bytes: int) -> list[list[DropStatus]]:
     """Groups of neighbouring drops, one group for each run.
 
     A group has at most `batch` drops; if `batch` is None, drops with at most `most_bytes` bytes of files together. A
     drop with more bytes is a group by itself.
     """
-    result: list[list[Drop]] = []
+    result: list[list[DropStatus]] = []
     for drop in sorted(drops, key=lambda drop: drop.seq_no):
         last = result[-1] if result else []
         full = len(last) == batch if batch else sum(d.bytes for d in last) + drop.bytes > most_bytes
@@ -117,5 +122,5 @@ def follows_on(settings: Settings, source: Source, drops: range) -> bool:
     lake = StoredLake.at(settings.lake)
     if lake is None:
         return False
-    standing = frontiers.load(lake, source)
-    return not gap_before(source, standing, drops.start)
+    current_frontiers = frontiers.load(lake, source)
+    return not gap_before(source, current_frontiers, drops.start)

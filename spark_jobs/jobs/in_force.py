@@ -36,7 +36,7 @@ class PublicationLost(TidemarkError):
 
 class TablesChanged(TidemarkError):
     """Tables have lost commits since the publication, or their rows were changed other than by Tidemark. Facts:
-    `source`, `tables` (the name of each -> what was found)."""
+    `source`, `tables` (the name of each -> its change in words)."""
 
     code = "tables_changed"
 
@@ -54,13 +54,15 @@ def in_force(
         TablesChanged: a table has lost commits, or was changed other than by Tidemark.
     """
     # in this order: reading the frontiers of a run brings the publication along
-    standing = frontiers.load(lake, source, near=near)
-    shown = publication.load(lake, source)
-    if standing.published_us > shown.published_us or (shown.published_us == 0 and _was_published(lake, source)):
-        raise _lost(lake, source, standing, shown)
+    current_frontiers = frontiers.load(lake, source, near=near)
+    current_publication = publication.load(lake, source)
+    if current_frontiers.published_us > current_publication.published_us or (
+        current_publication.published_us == 0 and _was_published(lake, source)
+    ):
+        raise _publication_lost(lake, source, current_frontiers, current_publication)
     if compares:
-        check_unchanged(source, changed_tables(lake, source, shown))
-    return standing, shown
+        check_unchanged(source, changed_tables(lake, source, current_publication))
+    return current_frontiers, current_publication
 
 
 def take_fingerprints(lake: TableReader, source: Source, before: Fingerprints) -> dict[str, Fingerprint]:
@@ -73,17 +75,20 @@ def take_fingerprints(lake: TableReader, source: Source, before: Fingerprints) -
     return dict(zip((table.qualified for table in tables), taken, strict=True))
 
 
-def changed_tables(lake: TableReader, source: Source, shown: Publication) -> dict[str, str]:
-    """The tables that have changed since the publication other than by Tidemark, each with what was found."""
-    tables = sorted(shown.tables)
-    found = in_threads(
-        lambda table: change_since(lake.folder.handle_of(*table.split(".")), source.name, shown.tables[table]), tables
+def changed_tables(lake: TableReader, source: Source, current_publication: Publication) -> dict[str, str]:
+    """The tables that somebody other than Tidemark has changed since the publication, each with the change in words."""
+    tables = sorted(current_publication.tables)
+    changes = in_threads(
+        lambda table: change_since(
+            lake.folder.handle_of(*table.split(".")), source.name, current_publication.tables[table]
+        ),
+        tables,
     )
-    return {table: change for table, change in zip(tables, found, strict=True) if change is not None}
+    return {table: change for table, change in zip(tables, changes, strict=True) if change is not None}
 
 
 def check_unchanged(source: Source, changed: Mapping[str, str]) -> None:
-    """Refuse to go on if there are changed tables; `changed` has what was found, by name.
+    """Refuse to go on if there are changed tables; `changed` has the change of each in words, by name.
 
     Raises:
         TablesChanged: there is such a table.
@@ -130,12 +135,18 @@ def _was_published(lake: TableReader, source: Source) -> bool:
     )
 
 
-def _lost(lake: TableReader, source: Source, standing: SourceFrontiers, shown: Publication) -> PublicationLost:
-    row = f"the row of {instant(shown.published_us)}" if shown.published_us else "no row"
-    known = f", the one of {instant(standing.published_us)} or a later one" if standing.published_us else ""
+def _publication_lost(
+    lake: TableReader, source: Source, current_frontiers: SourceFrontiers, current_publication: Publication
+) -> PublicationLost:
+    row = f"the row of {instant(current_publication.published_us)}" if current_publication.published_us else "no row"
+    time_of_frontiers = (
+        f", the one of {instant(current_frontiers.published_us)} or a later one"
+        if current_frontiers.published_us
+        else ""
+    )
     uri = lake.folder.handle(PUBLISHED).uri
     return PublicationLost(
-        expected=f"the newest publication of {source.name} in {PUBLISHED.qualified}{known}",
+        expected=f"the newest publication of {source.name} in {PUBLISHED.qualified}{time_of_frontiers}",
         found=f"{row} of {source.name} in {PUBLISHED.qualified}, which has published since",
         consequence="nothing was done: rows that were published would pass for those of attempts given up",
         next_step=f"set the table back to its version before: in Python, `DeltaTable({uri!r})` of"

@@ -37,7 +37,7 @@ def stage_lineage(
     from openlineage.client.facet_v2 import output_statistics_output_dataset
 
     read, written = _tables(settings, source, stage)
-    inputs = [_landing(settings, source)] if stage == "land" else [_of_table(settings, table) for table in read]
+    inputs = [_landing_dataset(settings, source)] if stage == "land" else [_of_table(settings, table) for table in read]
     outputs = [_of_table(settings, table) for table in written]
     if stage == "land" and summary is not None:
         rows = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
@@ -66,7 +66,7 @@ def _tables(settings: Settings, source: Source, stage: str) -> tuple[list[Table]
     return stages[stage]
 
 
-def _landing(settings: Settings, source: Source) -> Dataset:
+def _landing_dataset(settings: Settings, source: Source) -> Dataset:
     """The dataset of the source's landed files: the folder below which all of them are."""
     from openlineage.client.event_v2 import Dataset
 
@@ -79,8 +79,8 @@ def _of_table(settings: Settings, table: Table) -> Dataset:
     from openlineage.client.event_v2 import Dataset
     from openlineage.client.facet_v2 import schema_dataset, symlinks_dataset
 
-    shown = f"{MARTS}.{table.table}" if table.database == STAGING else table.qualified
-    called = symlinks_dataset.Identifier(namespace=settings.lineage_namespace, name=shown, type="TABLE")
+    readable_name = f"{MARTS}.{table.table}" if table.database == STAGING else table.qualified
+    called = symlinks_dataset.Identifier(namespace=settings.lineage_namespace, name=readable_name, type="TABLE")
     facets: dict[str, Any] = {"symlinks": symlinks_dataset.SymlinksDatasetFacet(identifiers=[called])}
     if table.columns:
         fields = [

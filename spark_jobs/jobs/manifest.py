@@ -12,9 +12,8 @@ from typing import Any
 import pyarrow.compute as pc
 
 from spark_jobs.code_version import code_version
+from spark_jobs.engine.hashes import bag
 from spark_jobs.jobs.context import Stage
-from spark_jobs.jobs.gates import of_run
-from spark_jobs.kernels.measures.hashing import bag
 from spark_jobs.landing.ledger import COUNTS
 from spark_jobs.reads.publications import publications
 from spark_jobs.storage.delta.data_files import StoredRows
@@ -47,7 +46,7 @@ def record_run(stage: Stage, stages: list[dict[str, Any]], error: Exception | No
     version = json.dumps(stage.source.model_dump(mode="json", by_alias=True), sort_keys=True)
     now = stage.summary.get("published_us", stage.publication.published_us)
     row = {
-        **of_run(stage),
+        **stage.judged.run_columns,
         "outcome": "failed" if error else "published",
         "failed_stage": stage.name if error else None,
         "error_code": None if error is None else getattr(error, "code", type(error).__name__),
@@ -68,17 +67,19 @@ def record_run(stage: Stage, stages: list[dict[str, Any]], error: Exception | No
 
 def _lacks_manifest(stage: Stage) -> bool:
     """True if this run made the publication in force, and has no record of that."""
-    shown = stage.publication
-    if shown.run_id != stage.run_id:
+    current_publication = stage.publication
+    if current_publication.run_id != stage.run_id:
         return False
     of_run = (pc.field("source") == stage.source.name) & (pc.field("run_id") == stage.run_id)
     rows = stage.lake.records(RUNS, of_run)
-    return not any(row["outcome"] == "published" and row["published"] == instant(shown.published_us) for row in rows)
+    return not any(
+        row["outcome"] == "published" and row["published"] == instant(current_publication.published_us) for row in rows
+    )
 
 
 def _inputs(stage: Stage, stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The ledger's rows of the landings that the run took in, including files that it took back."""
-    landings: list[int] = next((done.get("landings", []) for done in stages if done["stage"] == "land"), [])
+    landings: list[int] = next((report.get("landings", []) for report in stages if report["stage"] == "land"), [])
     wanted = {*landings, *([stage.fence.token] if stage.name == "land" else [])}
     rows = stage.lake.records(FILES, pc.field("source") == stage.source.name)
     return [

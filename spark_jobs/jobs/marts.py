@@ -8,7 +8,7 @@ from functools import partial
 
 from spark_jobs.config import Settings
 from spark_jobs.publish.changes import changes_since, rows_of_windows
-from spark_jobs.publish.marts import MartsResult, MartTest, StandingMart, build_marts, marts_failed
+from spark_jobs.publish.marts import BuiltMart, MartsResult, MartTest, build_marts, marts_failed
 from spark_jobs.publish.project import Project, laid_out
 from spark_jobs.session import session_kind
 from spark_jobs.sources import Source
@@ -29,7 +29,7 @@ def marts_follow(
     published_us: int,
     keep: Callable[[Sequence[MartTest]], None] | None = None,
 ) -> str | None:
-    """Build and show the marts for the publication; returns what was done, None if they follow it already.
+    """Build and show the marts for the publication; returns a sentence about the work, None if there was none.
 
     Views that only the catalog has lost are made again as they were. dbt works through the lake server, so a classic
     session builds no marts. `keep` is called with the results of dbt's tests.
@@ -39,31 +39,39 @@ def marts_follow(
     """
     if published_us == 0:
         return None
-    shown, project = shown_marts(settings.home, source.name), laid_out(settings)
+    marts_on_view, project = shown_marts(settings.home, source.name), laid_out(settings)
     visible = lake.catalog.names_if_present(MARTS)
-    regained = _show_again(lake, project, {mart: v for mart, v in shown.versions.items() if mart not in visible})
+    regained = _show_again(
+        lake, project, {mart: v for mart, v in marts_on_view.versions.items() if mart not in visible}
+    )
     visible = visible | regained
-    if (shown.published_us, shown.project) == (published_us, project.version) and visible.issuperset(shown.versions):
+    if (marts_on_view.published_us, marts_on_view.project) == (published_us, project.version) and visible.issuperset(
+        marts_on_view.versions
+    ):
         return f"{', '.join(sorted(regained))} shown again" if regained else None
     if session_kind(settings) == "classic":
         return "left behind: they are built through the lake server"
-    versions = {mart: version for mart, version in shown.versions.items() if mart in visible}
-    standing = {mart: _standing(noted, versions.get(mart)) for mart, noted in _stored(lake, project).items()}
+    versions = {mart: version for mart, version in marts_on_view.versions.items() if mart in visible}
+    built_marts = {
+        mart: _built_mart(noted, versions.get(mart)) for mart, noted in _stored_tables(lake, project).items()
+    }
     # of the source's own marts only: for each publication all histories of the source are searched for changes
-    reflected = {stands.published for mart, stands in standing.items() if mart in versions and stands.published}
+    reflected = {
+        built_mart.published for mart, built_mart in built_marts.items() if mart in versions and built_mart.published
+    }
     build = partial(
         build_marts,
         settings,
         project,
         source,
         published_us=published_us,
-        standing=standing,
+        built=built_marts,
         changes=changes_since(lake, source, reflected),
         compiled=rows_of_windows(lake, source) > ROWS_INTERPRETED,
     )
-    begun = time.time()
+    start_time = time.time()
     result = build()
-    if _remove_remains(lake, result, begun):
+    if _remove_remains(lake, result, start_time):
         result = build()
     if keep is not None:
         keep(result.tests)
@@ -72,8 +80,10 @@ def marts_follow(
         settings.home, source.name, ShownMarts(None if result.failed else published_us, project.version, versions)
     )
     if result.failed:
-        raise marts_failed(settings, project, source, result)
-    return f"{len(result.status)} models and tests in {result.seconds:.1f} s"
+        label = source.drops.label(source.drops.number_at(published_us) - 1)
+        again = f"tidemark run {source.name} --from {label}"
+        raise marts_failed(settings, project, source, result, visible=visible, again=again)
+    return result.describe() if result.passed else None
 
 
 def _show_again(lake: SparkLake, project: Project, lost: Mapping[str, int]) -> set[str]:
@@ -83,14 +93,14 @@ def _show_again(lake: SparkLake, project: Project, lost: Mapping[str, int]) -> s
     """
     if not lost:
         return set()
-    stored = _stored(lake, project)
+    stored = _stored_tables(lake, project)
     unchanged = {mart for mart, version in lost.items() if mart in stored and stored[mart].version == version}
     for mart in unchanged:
         show(lake, mart, stored[mart])
     return unchanged
 
 
-def _remove_remains(lake: Lake, result: MartsResult, begun: float) -> bool:
+def _remove_remains(lake: Lake, result: MartsResult, start_time: float) -> bool:
     """Remove the files of interrupted creations in the folders of marts that failed; True if there were any.
 
     Delta creates no table in a folder with files. A folder with files younger than this build is left alone, since
@@ -99,7 +109,8 @@ def _remove_remains(lake: Lake, result: MartsResult, begun: float) -> bool:
     remains = [
         mart
         for mart in result.models_failed
-        if not lake.folder.is_stored(STAGING, mart) and 0 < lake.folder.newest_write(f"{STAGING}.db/{mart}") < begun
+        if not lake.folder.is_stored(STAGING, mart)
+        and 0 < lake.folder.newest_write(f"{STAGING}.db/{mart}") < start_time
     ]
     for mart in remains:
         lake.folder.remove(f"{STAGING}.db/{mart}")
@@ -112,7 +123,7 @@ def marts_lacking(settings: Settings, lake: Lake, source: Source) -> list[str]:
     return sorted(f"{MARTS}.{mart}" for mart in {*versions} - lake.catalog.names_if_present(MARTS)) if versions else []
 
 
-def _stored(lake: SparkLake, project: Project) -> dict[str, NotedTable]:
+def _stored_tables(lake: SparkLake, project: Project) -> dict[str, NotedTable]:
     """The stored table of each model that has one; tables that only the catalog has lost are registered in it again."""
     present = lake.catalog.names_if_present(STAGING)
     stored = {mart for mart in project.models if lake.folder.is_stored(STAGING, mart)}
@@ -121,22 +132,22 @@ def _stored(lake: SparkLake, project: Project) -> dict[str, NotedTable]:
     return {mart: noted_table(lake.folder.handle_of(STAGING, mart)) for mart in stored}
 
 
-def _standing(stored: NotedTable, shown: int | None) -> StandingMart:
+def _built_mart(stored: NotedTable, visible_version: int | None) -> BuiltMart:
     published = stored.note.get("published")
-    return StandingMart(
+    return BuiltMart(
         stored.columns,
         None if published is None else int(published),
         stored.note.get("model"),
-        stored.version == shown,
+        stored.version == visible_version,
     )
 
 
-def _show(lake: SparkLake, passed: Sequence[str], shown: Mapping[str, int]) -> dict[str, int]:
+def _show(lake: SparkLake, passed: Sequence[str], visible_versions: Mapping[str, int]) -> dict[str, int]:
     """Show the marts that passed, if people see another version; returns the version of each."""
     versions = {}
     for mart in passed:
         tested = noted_table(lake.folder.handle_of(STAGING, mart)) if lake.folder.is_stored(STAGING, mart) else None
         versions[mart] = NO_VERSION if tested is None else tested.version
-        if shown.get(mart) != versions[mart]:
+        if visible_versions.get(mart) != versions[mart]:
             show(lake, mart, tested)
     return versions

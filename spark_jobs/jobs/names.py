@@ -28,31 +28,31 @@ def check_names(stage: Stage) -> None:
     Raises:
         SourceFileError: another source file claims a name that this one has not published.
     """
-    own: set[str] = set()
+    names_of_source: set[str] = set()
     if PUBLISHED.table in stage.lake.catalog.names_if_present(PUBLISHED.database):
         published = json.loads(stage.publication.definition or "{}")
-        own = {*(["source"] if published else []), *(f"windows.{window}" for window in _windows(published))}
-    if own.issuperset({"source", *(f"windows.{window}" for window in stage.source.windows)}):
+        names_of_source = {*(["source"] if published else []), *(f"windows.{window}" for window in _windows(published))}
+    if names_of_source.issuperset({"source", *(f"windows.{window}" for window in stage.source.windows)}):
         return  # the files of hundreds of other sources need not be read
     folder = read_sources(stage.settings.sources)
-    clashes = [clash for clash in folder.clashes(stage.source) if clash.path not in own]
+    clashes = [clash for clash in folder.clashes(stage.source) if clash.path not in names_of_source]
     if clashes:
         raise SourceFileError(folder.files[stage.source.name], clashes)
 
 
 def names_follow(settings: Settings, lake: Lake, source: Source) -> None:
     """Define the source's names anew, and note the definition that they show."""
-    given_up = {*_windows(_noted(settings, source.name))} - {*source.windows}
+    given_up = {*_windows(_read_note(settings, source.name))} - {*source.windows}
     define_names(lake, source, _of_no_other(settings, source.name, given_up))
     marker = _marker(settings, source.name)
     marker.parent.mkdir(parents=True, exist_ok=True)
-    marker.write_text(_shown(source))
+    marker.write_text(_text_of_note(source))
 
 
 def forget_names(settings: Settings, lake: Lake, source: str, windows: Iterable[str]) -> None:
     """Remove the names of a source that is removed: its own, and those of `windows` and of the windows noted for it."""
-    shown = {*windows, *_windows(_noted(settings, source))}
-    drop_names(lake, source, _of_no_other(settings, source, shown))
+    windows_with_names = {*windows, *_windows(_read_note(settings, source))}
+    drop_names(lake, source, _of_no_other(settings, source, windows_with_names))
     _marker(settings, source).unlink(missing_ok=True)
 
 
@@ -68,7 +68,7 @@ def _of_no_other(settings: Settings, source: str, windows: set[str]) -> set[str]
     for note in _marker(settings, source).parent.glob(f"*{_MARK}"):
         name = note.name.removesuffix(_MARK)
         if name not in {*sources, source}:
-            others |= {*_windows(_noted(settings, name))}
+            others |= {*_windows(_read_note(settings, name))}
     return windows - others
 
 
@@ -78,17 +78,17 @@ def let_names_follow(settings: Settings, lake: Lake, source: Source) -> str | No
     Returns a sentence that lists the missing names; None if there were none.
     """
     lacking = names_lacking(lake, [source]).get(source.name)
-    if lacking or _noted(settings, source.name) != json.loads(_shown(source)):
+    if lacking or _read_note(settings, source.name) != json.loads(_text_of_note(source)):
         names_follow(settings, lake, source)
     return f"names that users read were missing, and are defined anew: {', '.join(lacking)}" if lacking else None
 
 
-def _shown(source: Source) -> str:
+def _text_of_note(source: Source) -> str:
     """The note of a source's names: the definition by parts, and a hash of the statements that define the names."""
     return json.dumps({**source.definition_parts(), "names": names_version(source)}, sort_keys=True)
 
 
-def _noted(settings: Settings, source: str) -> dict[str, Any]:
+def _read_note(settings: Settings, source: str) -> dict[str, Any]:
     """The note from when the source's names were last defined; empty if they never were, or the note is cut off."""
     try:
         noted = json.loads(_marker(settings, source).read_text())

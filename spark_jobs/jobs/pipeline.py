@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from spark_jobs import gates
 from spark_jobs.config import Settings
 from spark_jobs.jobs.drops import follows_on
 from spark_jobs.jobs.request import ALL, Request
 from spark_jobs.jobs.stage import run_stage
-from spark_jobs.model import STAGES
+from spark_jobs.model import FIRST, STAGES
 from spark_jobs.publish import marts
 from spark_jobs.session import open_session
 from spark_jobs.sources import find_source
@@ -41,11 +41,11 @@ class RunReport:
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
         """Add the duration of the block to the seconds of `what`."""
-        begun = time.monotonic()
+        start_s = time.monotonic()
         try:
             yield
         finally:
-            self.seconds[what] = round(self.seconds.get(what, 0.0) + time.monotonic() - begun, 3)
+            self.seconds[what] = round(self.seconds.get(what, 0.0) + time.monotonic() - start_s, 3)
 
 
 def new_run_id(prefix: str) -> str:
@@ -68,6 +68,8 @@ def run_pipeline(
 ) -> RunReport:
     """Run all stages of `source` for the interval `[lo, hi)`; `on_stage` is called with each name before it starts.
 
+    Within a stage it is called with the name and a step, such as `publish: marts`.
+
     The run waits for its turn on the source, at most `wait_s` seconds (None: for as long as it takes), and calls
     `on_wait` with the run before it: see `storage.coordination.turns`. `driver` drives runs whose stages are processes
     of their own; None: there are no such runs.
@@ -76,14 +78,12 @@ def run_pipeline(
     """
     report = RunReport(source, run_id)
     checked = find_source(settings.sources, source)
-    goes_first = follows_on(settings, checked, checked.drops.spanned(micros(lo), micros(hi)))
-    turn = Turn(run_id, micros(lo), _named(lo, hi), first=goes_first)
+    goes_first = follows_on(settings, checked, checked.drops.drops_spanned(micros(lo), micros(hi)))
+    turn = Turn(run_id, micros(lo), _label_of_run(lo, hi), first=goes_first)
     waiting = hold_turn(
         settings.home / "leases", source, turn, driver=driver or NoDriver(), wait_s=wait_s, on_wait=on_wait
     )
     with waiting:
-        # gates and dbt take seconds to import: worth doing while Spark is busy
-        threading.Thread(target=_preload, daemon=True).start()
         with report.timed("connect"):
             spark = open_session(settings, f"{source}:{run_id}")
         try:
@@ -99,17 +99,21 @@ def run_pipeline(
                         settings=settings,
                         spark=spark,
                         request=request,
+                        report_step=partial(_report_within, on_stage, name),
                     )
                 report.stages.append(summary)
+                if name == FIRST and summary["files"]:
+                    # marts will follow, and dbt takes a second to import
+                    threading.Thread(target=marts.preload, daemon=True).start()
         finally:
             spark.stop()
     return report
 
 
-def _named(lo: datetime, hi: datetime) -> str:
+def _report_within(on_stage: Callable[[str], None], stage: str, step: str, n_done: int = 0, total: int = 0) -> None:
+    """The `ReportStep` of a stage, for a caller who knows stages alone."""
+    on_stage(f"{stage}: {step}")
+
+
+def _label_of_run(lo: datetime, hi: datetime) -> str:
     return f"{lo:%Y-%m-%d %H:%M} to {hi:%Y-%m-%d %H:%M}"
-
-
-def _preload() -> None:
-    gates.preload()
-    marts.preload()

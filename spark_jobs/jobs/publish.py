@@ -10,17 +10,17 @@ from spark_jobs.definitions.versions import version
 from spark_jobs.errors import TidemarkError
 from spark_jobs.gates import build_data_docs
 from spark_jobs.jobs.context import RunStage
-from spark_jobs.jobs.gates import write_verdicts
 from spark_jobs.jobs.in_force import take_fingerprints
-from spark_jobs.jobs.mart_tests import keep_mart_tests
 from spark_jobs.jobs.marts import marts_follow
 from spark_jobs.jobs.names import let_names_follow
+from spark_jobs.judging.gate import write_verdicts
+from spark_jobs.judging.mart_tests import keep_mart_tests
 from spark_jobs.model import STAGED
 from spark_jobs.storage.coordination import publication
 from spark_jobs.storage.coordination.audit_notes import last_audit
 from spark_jobs.storage.coordination.fold import fold
 from spark_jobs.storage.coordination.publication import Publication
-from spark_jobs.storage.coordination.settle import settled
+from spark_jobs.storage.coordination.settle import settle
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 
@@ -39,19 +39,25 @@ def publish(stage: RunStage) -> None:
     due = not stage.scope.nothing_to_do()
     if due:
         _refuse_missing(stage)
+    stage.report_step("verdicts and rows")
     # the verdicts go first, so that for all published rows the verdicts of their gates can be read
-    write_verdicts(stage)
-    shown = _publish(stage) if due else stage.publication
-    stage.summary.update(published_us=shown.published_us, moved=due, published_by=shown.run_id)
+    write_verdicts(stage.judged)
+    current_publication = _publish(stage) if due else stage.publication
+    stage.summary.update(
+        published_us=current_publication.published_us, moved=due, published_by=current_publication.run_id
+    )
     stage.summary["audit"] = last_audit(stage.settings.home, stage.source.name)
-    if shown.published_us > 0:
+    if current_publication.published_us > 0:
+        stage.report_step("names in SQL")
         healed = let_names_follow(stage.settings, stage.lake, stage.source)
         stage.summary.update({"healed": healed} if healed else {})
     # a lake without Spark is for trying: nobody looks at its Data Docs, and marts are SQL
     if isinstance(stage.lake, SparkLake):
+        stage.report_step("Data Docs")
         build_data_docs(stage.settings)
-        keep = partial(keep_mart_tests, stage)
-        marts = marts_follow(stage.settings, stage.lake, stage.source, shown.published_us, keep)
+        stage.report_step("marts")
+        keep = partial(keep_mart_tests, stage.judged)
+        marts = marts_follow(stage.settings, stage.lake, stage.source, current_publication.published_us, keep)
         stage.summary.update({"marts": marts} if marts else {})
 
 
@@ -66,7 +72,7 @@ def _publish(stage: RunStage) -> Publication:
         definition=version(stage.source),
         run_id=stage.run_id,
     )
-    after = settled(stage.lake, stage.source, after)
+    after = settle(stage.lake, stage.source, after)
     after = replace(after, tables=take_fingerprints(stage.lake, stage.source, before.tables))
     publication.commit(stage.lake, stage.source, stage.fence, after)
     # a lake without Spark is never read for so long that folding pays
@@ -87,7 +93,7 @@ def _refuse_missing(stage: RunStage) -> None:
     missing = [name for name in STAGED if name not in stage.lease.staged]
     if missing:
         raise StageMissing(
-            expected=f"window and compact to have run on what {stage.source.name} has sealed",
+            expected=f"window and compact to have run on all sealed updates of {stage.source.name}",
             found=f"no {' and no '.join(missing)} since the trace last moved",
             consequence="nothing was published",
             next_step="run the stages of this run from window on",

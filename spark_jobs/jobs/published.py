@@ -16,19 +16,24 @@ class SourceUnpublished(TidemarkError):
     code = "source_unpublished"
 
 
-def check_published(lake: Lake, source: Source, standing: SourceFrontiers, shown: Publication, done: str) -> None:
+def check_published(
+    lake: Lake, source: Source, current_frontiers: SourceFrontiers, current_publication: Publication, participle: str
+) -> None:
     """Refuse to go on if a run has landed or sealed rows and not published them.
 
-    `done` is a participle for the message, such as `erased` in "nothing was erased".
+    `participle`: for the message, such as `erased` in "nothing was erased".
 
     Raises:
         SourceUnpublished: there is such a run.
     """
-    if pending_landings(lake, source, standing.landed_through) or standing.seal_us != shown.published_us:
+    if (
+        pending_landings(lake, source, current_frontiers.landed_through)
+        or current_frontiers.seal_us != current_publication.published_us
+    ):
         raise SourceUnpublished(
             expected=f"all that has landed of {source.name} to be published",
             found="a run that has landed or sealed something and not published it",
-            consequence=f"nothing was {done}",
+            consequence=f"nothing was {participle}",
             next_step=f"run its drops to the end, then do the same again: `tidemark status --drops {source.name}` names"
             " them",
             source=source.name,

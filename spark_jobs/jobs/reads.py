@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spark_jobs.checkpoints import ChainFrame
 from spark_jobs.config import Settings, load_settings
+from spark_jobs.engine.spark.checkpoints import ChainFrame
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.reads.state_reads import check_keeps_chains
 from spark_jobs.restatement.chains import published_chains, retention_of

@@ -27,22 +27,16 @@ from spark_jobs.config import load_settings
 from spark_jobs.definitions.definition import Definition, definitions
 from spark_jobs.definitions.folding import fold_rows
 from spark_jobs.definitions.meaning import meaning_of, policy_of
-from spark_jobs.kernels.chunks.columns import chunk_columns
-from spark_jobs.kernels.deltas.asking import states_for
-from spark_jobs.kernels.deltas.frontiers import LATEST
-from spark_jobs.kernels.deltas.mapping import changes_of
-from spark_jobs.kernels.deltas.packing import pack, unpack
-from spark_jobs.kernels.deltas.restating import restate_chains
-from spark_jobs.kernels.deltas.segments import Segments
-from spark_jobs.kernels.deltas.transforms import REGISTERED
-from spark_jobs.kernels.sequences import sequence_texts
+from spark_jobs.engine.chunks import chunk_columns
+from spark_jobs.engine.columns import sequence_texts
+from spark_jobs.engine.deltas import LATEST, REGISTERED, Segments, changes_of, pack, restate_chains, states_for, unpack
 from spark_jobs.landing.chunking import chunk_limits
 from spark_jobs.landing.files import list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import read_file
-from spark_jobs.restatement.restater import Outcome, Restater, filled, row_schema
+from spark_jobs.restatement.restater import Restater, WorkerReport, fill_columns, row_schema
 from spark_jobs.sources import Source, read_sources
-from spark_jobs.sources.columns import Column
+from spark_jobs.sources.columns import DeclaredColumn
 
 _VALUES = {"int": 1, "float": 0.5, "decimal": 0, "bool": True, "string": "a"}
 _EPOCH_UNITS = {"epoch_s": 1, "epoch_ms": 10**3, "epoch_us": 10**6, "epoch_ns": 10**9}
@@ -97,7 +91,7 @@ def _write_specimen(source: Source, landing_root: Path) -> None:
             writer.writerows(rows)
 
 
-def _value(column: Column, time_s: int) -> object:
+def _value(column: DeclaredColumn, time_s: int) -> object:
     if column.type not in ("timestamp", "date"):
         return _VALUES[column.kind]
     form = column.formats[0]
@@ -113,11 +107,11 @@ def _window(definition: Definition, rows: pa.Table) -> None:
     """Compute windows once as if no row were late and once as if all were, so that both ways are compiled."""
     for lo in (0, 2**60):
         kernel = Restater(definition, known_from_us=0, everything=True)
-        for _ in kernel(iter([(_restated(definition, rows, lo), None)]), Outcome()):
+        for _ in kernel(iter([(_restater_rows(definition, rows, lo), None)]), WorkerReport()):
             pass
 
 
-def _restated(definition: Definition, rows: pa.Table, lo: int) -> pa.Table:
+def _restater_rows(definition: Definition, rows: pa.Table, lo: int) -> pa.Table:
     """The rows in the form that workers get, in one slice, all of a drop that starts at `lo`."""
     taken = {f"k_{k}": rows[f"c_{k}"] for k in definition.key} | {
         f"v_{c}": rows[f"c_{c}"] for c in definition.values_read
@@ -126,7 +120,7 @@ def _restated(definition: Definition, rows: pa.Table, lo: int) -> pa.Table:
     taken |= {"delta_id": rows["delta_id"], "vector": rows["entity"]}
     taken |= _constants(rows, diff=1, lo=lo, size=1, slice=0)
     taken["touched"] = pa.array([True] * rows.num_rows)
-    table = filled(pa.table(taken), row_schema(definition))
+    table = fill_columns(pa.table(taken), row_schema(definition))
     for column in ("time", *(f"k_{k}" for k in definition.key)):
         table = table.filter(table[column].is_valid())
     return table
@@ -154,15 +148,15 @@ def _chain(source: Source, rows: pa.Table) -> None:
     for c in source.columns:
         if f"v_{c}" not in table.column_names:
             table = table.append_column(f"v_{c}", rows[f"c_{c}"])
-    held = Segments.nothing(meaning.dtype, meaning.dims, ids=meaning.with_parents)
+    segments = Segments.nothing(meaning.dtype, meaning.dims, ids=meaning.with_parents)
     for later in (0, 1):
         moved = table.set_column(1, "event_time", pc.add(table["event_time"], later * 86_400_000_000))
         moved = moved.set_column(moved.schema.get_field_index("row_id"), "row_id", pc.add(table["row_id"], later << 40))
-        step = restate_chains(held, changes_of(moved, entities, meaning), policy, as_of=0, transforms=REGISTERED)
+        step = restate_chains(segments, changes_of(moved, entities, meaning), policy, as_of=0, transforms=REGISTERED)
         packed = pack(step.segments, entities, names=meaning.names, full_rows=meaning.full_rows)
-        held = unpack(packed, entities, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents)
+        segments = unpack(packed, entities, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents)
     now = np.full(len(entities), LATEST)
-    states_for(held, np.arange(len(entities)), now, now, transforms=REGISTERED)
+    states_for(segments, np.arange(len(entities)), now, now, transforms=REGISTERED)
 
 
 def _operands(rows: pa.Table) -> dict[str, pa.Array]:

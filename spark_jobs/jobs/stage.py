@@ -9,25 +9,20 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError, TidemarkError
-from spark_jobs.jobs.compact import compact
 from spark_jobs.jobs.context import RunStage
 from spark_jobs.jobs.estimate import KEPT_RUNS
-from spark_jobs.jobs.land import land
 from spark_jobs.jobs.manifest import record_run
-from spark_jobs.jobs.publish import publish
 from spark_jobs.jobs.request import ALL, Request
-from spark_jobs.jobs.seal import seal
+from spark_jobs.jobs.stages import BODIES
 from spark_jobs.jobs.summaries import summary_table
 from spark_jobs.jobs.tokens import follow_lake
-from spark_jobs.jobs.window import window
-from spark_jobs.model import FIRST, LAST, STAGED, STAGES
+from spark_jobs.model import FIRST, LAST, STAGED, STAGES, ReportStep, report_nothing
 from spark_jobs.session import open_session, work_on
 from spark_jobs.sources import Source, find_source
 from spark_jobs.storage.coordination import leases
@@ -37,9 +32,6 @@ from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-BODIES: dict[str, Callable[[RunStage], None]] = dict(zip(STAGES, (land, seal, window, compact, publish), strict=True))
-"""The function of each stage, by the stage's name."""
 
 
 def run_stage(
@@ -52,11 +44,13 @@ def run_stage(
     settings: Settings | None = None,
     spark: SparkSession | None = None,
     request: Request = ALL,
+    report_step: ReportStep = report_nothing,
 ) -> dict[str, Any]:
     """Run the stage `name` of `source` for the interval `[lo, hi)`; returns its summary (plain JSON values).
 
-    Opens a session of its own unless one is given, and always ends its Spark work: on any error or signal the session's
-    jobs are interrupted, so that they do not run beside a retry.
+    `report_step` is called with the longer steps within the stage. Opens a session of its own unless one is given, and
+    always ends its Spark work: on any error or signal the session's jobs are interrupted, so that they do not run
+    beside a retry.
 
     Raises:
         TidemarkError: the stage was refused, superseded, its gate failed, or the lake server was lost.
@@ -67,7 +61,7 @@ def run_stage(
             expected=f"one of {', '.join(STAGES)}", found=repr(name), next_step="name a stage of the pipeline"
         )
     checked = find_source(settings.sources, source)
-    checked.drops.spanned(micros(lo), micros(hi))  # refused before a session is opened
+    checked.drops.drops_spanned(micros(lo), micros(hi))  # refused before a session is opened
     session = spark or open_session(settings, f"{source}:{name}:{run_id}")
     try:
         with work_on(session, settings):
@@ -81,6 +75,7 @@ def run_stage(
                 hi_us=micros(hi),
                 run_id=run_id,
                 request=request,
+                report_step=report_step,
             )
     finally:
         if spark is None:
@@ -97,15 +92,16 @@ def attempt(
     hi_us: int,
     run_id: str,
     request: Request = ALL,
+    report_step: ReportStep = report_nothing,
 ) -> dict[str, Any]:
     """Run the stage on this lake; as `run_stage`, with the interval in microseconds."""
-    begun = time.monotonic()
+    start_s, commits = time.monotonic(), lake.commits
     folder = settings.home / "leases"
     with leases.take(
         folder, source=source.name, run_id=run_id, starts_run=name == FIRST, wait_s=leases.WAIT_S
     ) as lease:
         raised = follow_lake(lake, source, lease)
-        stage = RunStage(name, settings, source, lo_us, hi_us, run_id, lake, lease, request)
+        stage = RunStage(name, settings, source, lo_us, hi_us, run_id, lake, lease, request, report_step=report_step)
         if name not in STAGED and name != LAST:
             lease.staged.clear()
         if raised:
@@ -119,9 +115,9 @@ def attempt(
             raise
         if name in STAGED:
             lease.record(name)
-        seconds = round(time.monotonic() - begun, 3)
+        seconds = round(time.monotonic() - start_s, 3)
         _note_spent(lease, name, seconds, stage.summary)
-        _note_done(lease, name, seconds, stage)
+        _note_report(lease, name, seconds, stage)
         if name == LAST:
             record_run(stage, lease.stages)
         lease.save()
@@ -131,17 +127,17 @@ def attempt(
         "run_id": run_id,
         "token": stage.fence.token,
         **stage.summary,
-        "commits": lake.commits,
+        "commits": lake.commits - commits,
         "seconds": seconds,
     }
 
 
-def _note_done(lease: leases.Lease, name: str, seconds: float, stage: RunStage) -> None:
+def _note_report(lease: leases.Lease, name: str, seconds: float, stage: RunStage) -> None:
     """Keep the stage's report for the run's manifest, in place of the report of an earlier attempt."""
     began = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
     summary = json.loads(json.dumps(stage.summary, default=str))
-    done = {"stage": name, "began": began, "seconds": seconds, "commits": stage.lake.commits, **summary}
-    lease.stages = [*(other for other in lease.stages if other["stage"] != name), done]
+    report = {"stage": name, "began": began, "seconds": seconds, "commits": stage.lake.commits, **summary}
+    lease.stages = [*(other for other in lease.stages if other["stage"] != name), report]
 
 
 def _note_spent(lease: leases.Lease, name: str, seconds: float, summary: dict[str, Any]) -> None:
@@ -162,7 +158,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--from", dest="first", required=True, help="start of the first drop")
     parser.add_argument("--to", dest="last", required=True, help="start of the last drop")
     parser.add_argument("--run-id", required=True)
-    parser.add_argument("--accept-definition", action="store_true", help="recompute what a changed source file affects")
+    parser.add_argument(
+        "--accept-definition", action="store_true", help="recompute results that a changed source file affects"
+    )
     parser.add_argument("--pass-gap", action="store_true", help="move the seal past drops that were never run")
     options = parser.parse_args(arguments)
     settings = load_settings()

@@ -21,10 +21,10 @@ def _flat(summary: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
         elif value is not None and value not in ("", []):
-            yield f"{prefix}{name}", _shown(value)
+            yield f"{prefix}{name}", _value_text(value)
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         more = f" and {len(value) - MOST_LISTED} more" if len(value) > MOST_LISTED else ""
         return ", ".join(map(str, value[:MOST_LISTED])) + more

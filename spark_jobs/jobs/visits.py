@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import check_tables
+from spark_jobs.engine.arrangement import ReadLease, StoredBatch
 from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.tokens import follow_lake
-from spark_jobs.kernels.arrangement import Lease, StoredBatch
 from spark_jobs.landing.erasures import check_finished
-from spark_jobs.landing.merging import Merged, merge_all
+from spark_jobs.landing.merging import ChunkMerges, merge_all
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination import leases
 from spark_jobs.storage.coordination.settle import sweep_given_up
@@ -74,15 +74,15 @@ def sweep(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
 
 
 def sweep_under(lease: leases.Lease, lake: SparkLake, source: Source) -> Sweep:
-    """Sweep the source as `sweep` does, for a caller that holds its lease."""
-    standing, current = in_force(lake, source, near=lease.fence.token)
+    """Sweep the source as `sweep` does, for a caller that has its lease."""
+    current_frontiers, current = in_force(lake, source, near=lease.fence.token)
     # under the lease no other process stores a batch, so the frontiers need not be recorded
-    journal = SourceJournal(lake, source, lease.fence, "sweep", standing, published_token=current.token)
+    journal = SourceJournal(lake, source, lease.fence, "sweep", current_frontiers, published_token=current.token)
     batches = journal.arrangement(DeltaPlane(lake, updates(source))).sweep()
     return Sweep(source.name, batches, sweep_given_up(lake, source, current, lease.staged.values()))
 
 
-def merge(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bool = True) -> Merged:
+def merge(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bool = True) -> ChunkMerges:
     """Merge the chunks of a source's published landings, in one commit; no answer changes.
 
     It is safe during a run: it waits for the stage at work and makes the next one wait. Landed rows that are not
@@ -96,36 +96,36 @@ def merge(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
     lake = SparkLake(spark)
     with visit_source(settings, source, lake) as lease:
         check_tables(lake, source)
-        _, shown = in_force(lake, source, near=lease.fence.token)
-        through = frontiers.published_frontiers(lake, source, shown).landed_through
-        done = merge_all(lake, source, lease.fence.token, through)
+        _, current_publication = in_force(lake, source, near=lease.fence.token)
+        through = frontiers.published_frontiers(lake, source, current_publication).landed_through
+        merges = merge_all(lake, source, lease.fence.token, through)
         if vacuum:
             remove_unused(lake.folder.handle(chunks(source)), settings.file_retention)
-    return done
+    return merges
 
 
-def hold(settings: Settings, source: Source, spark: SparkSession, lease: Lease) -> SourceFrontiers:
+def hold(settings: Settings, source: Source, spark: SparkSession, lease: ReadLease) -> SourceFrontiers:
     """Keep the time `lease.at` readable until the lease expires or is released; it replaces a lease of the same name.
 
     Raises:
         ReadBelowSince: the time is no longer readable.
     """
     step = partial(Arrangement.hold, name=lease.name, at=lease.at, expires_at=lease.expires_at)
-    return _stepped(settings, source, SparkLake(spark), f"hold {lease.name}", step)
+    return _do_step(settings, source, SparkLake(spark), f"hold {lease.name}", step)
 
 
 def release(settings: Settings, source: Source, spark: SparkSession, name: str) -> SourceFrontiers:
     """End the held read of this name, if there is one; since itself moves with the next run."""
-    return _stepped(settings, source, SparkLake(spark), f"release {name}", partial(Arrangement.release, name=name))
+    return _do_step(settings, source, SparkLake(spark), f"release {name}", partial(Arrangement.release, name=name))
 
 
-def _stepped(
+def _do_step(
     settings: Settings, source: Source, lake: SparkLake, run_id: str, step: Callable[[Arrangement[Any]], None]
 ) -> SourceFrontiers:
     """Do `step` on the source's arrangement and record it; returns the frontiers afterwards."""
     with visit_source(settings, source, lake) as visit:
-        standing = frontiers.load(lake, source, near=visit.fence.token)
-        journal = SourceJournal(lake, source, visit.fence, run_id, standing)
+        current_frontiers = frontiers.load(lake, source, near=visit.fence.token)
+        journal = SourceJournal(lake, source, visit.fence, run_id, current_frontiers)
         step(journal.arrangement(SourcePlane(lake, source)))
         return journal.record()
 

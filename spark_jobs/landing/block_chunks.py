@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.exchange import are_enough, decoded
-from spark_jobs.kernels.chunks.columns import chunk_columns
-from spark_jobs.kernels.plain import Ints
+from spark_jobs.engine.chunks import chunk_columns
+from spark_jobs.engine.columns import Ints
+from spark_jobs.exchange import are_enough, decode
 from spark_jobs.landing.chunking import chunk_limits, named_chunks, row_layout
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.written_files import Destination, WrittenFile, as_plain
@@ -57,16 +57,16 @@ class BlockChunker:
             chunks: list[pa.Table] = []
             n_rows = n_bytes = 0
             for seq_no, of_drop in groupby(of_bucket, key=itemgetter(1)):
-                for rows in _rows_at_once(decoded(payload) for *_, payload in of_drop):
+                for rows in _rows_at_once(decode(payload) for *_, payload in of_drop):
                     if n_rows and (n_rows + rows.num_rows > HELD_ROWS or n_bytes + rows.nbytes > HELD_BYTES):
-                        yield self._written(chunks)
+                        yield self._write_sorted(chunks)
                         chunks, n_rows, n_bytes = [], 0, 0
                     chunks.append(self._chunks(seq_no, rows))
                     n_rows += rows.num_rows
                     n_bytes += rows.nbytes
-            yield self._written(chunks)
+            yield self._write_sorted(chunks)
 
-    def _written(self, chunks: list[pa.Table]) -> list[WrittenFile]:
+    def _write_sorted(self, chunks: list[pa.Table]) -> list[WrittenFile]:
         whole = pa.concat_tables(chunks)
         keys = {"entity": whole["entity"], "seq_no": whole["seq_no"], "row_id": pc.list_element(whole["row_ids"], 0)}
         order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])

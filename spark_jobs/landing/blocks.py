@@ -21,11 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.exchange import BLOCK_BYTES, BLOCK_ROWS, are_enough, decoded
-from spark_jobs.kernels.identities import BloomFilter, Hashes, hashes_of, ranges_of
-from spark_jobs.kernels.plain import Ints
-from spark_jobs.kernels.records import DRIFT_RULES, RecordSpec
-from spark_jobs.kernels.records.erased import Erasures
+from spark_jobs.engine.columns import Ints
+from spark_jobs.engine.hashes import BloomFilter, Hashes, hashes_of, ranges_of
+from spark_jobs.engine.records import DRIFT_RULES, Erasures, RecordSpec
+from spark_jobs.exchange import BLOCK_BYTES, BLOCK_ROWS, are_enough, decode
 from spark_jobs.landing.block_chunks import BlockChunker, Payload, payloads, write_chunks
 from spark_jobs.landing.drift import Drift
 from spark_jobs.landing.files import LandingFile
@@ -148,15 +147,15 @@ class Blocks:
         else:
             good = self.read.where(F.col("kind") != REJECT)
             rows = good.select("kind", "file", *COUNTS, F.col("hashes")[0].alias("hashes")).toArrow()
-            hashes, rows = _gathered(rows["hashes"]), rows.filter(pc.equal(rows["kind"], FILE))
+            hashes, rows = _gather_hashes(rows["hashes"]), rows.filter(pc.equal(rows["kind"], FILE))
         files = rows.select(["file", *COUNTS]).to_pylist()
         return {file.pop("file"): file for file in files}, hashes
 
     def hashes(self, number: int) -> Hashes:
         """The hashes of delta_ids in a range, ascending; `counts` gives those of the first range, too."""
         if self.here is not None:
-            return _gathered(pc.list_element(self.here["hashes"].drop_null(), number))
-        return _gathered(self._blocks.select(F.col("hashes")[number].alias("hashes")).toArrow()["hashes"])
+            return _gather_hashes(pc.list_element(self.here["hashes"].drop_null(), number))
+        return _gather_hashes(self._blocks.select(F.col("hashes")[number].alias("hashes")).toArrow()["hashes"])
 
     @property
     def rejects(self) -> DataFrame:
@@ -209,7 +208,7 @@ class Blocks:
         schema = row_schema(source)
         parts = [schema.empty_table()]
         for _, seq_no, payload in self._blocks_here:
-            rows = decoded(payload)
+            rows = decode(payload)
             rows = rows if row_ids is None else rows.filter(pc.is_in(rows["row_id"], value_set=pa.array(row_ids)))
             rows = rows.append_column("seq_no", pa.repeat(pa.scalar(seq_no, pa.int64()), rows.num_rows))
             parts.append(rows.select(schema.names).cast(schema))
@@ -218,7 +217,7 @@ class Blocks:
     def identities_here(self, wanted: BloomFilter) -> pa.Table:
         """`identities` of the rows that this process keeps."""
         none = pa.schema([("row_id", pa.int64()), ("delta_id", pa.string())]).empty_table()
-        return pa.concat_tables([none, *(_passing(payload, wanted) for *_, payload in self._blocks_here)])
+        return pa.concat_tables([none, *(_select_passing(payload, wanted) for *_, payload in self._blocks_here)])
 
     def write_chunks(self, source: Source, landing: int, hidden: Ints, to: Destination) -> list[WrittenFile]:
         """Write the source's chunks, of all good rows except those with the ids `hidden`; returns the files."""
@@ -269,67 +268,67 @@ def _read_one(
 ) -> Iterator[pa.RecordBatch]:
     rows = rejects = whole = lines = entities = 0
     same = {"seq_no": file.seq_no, "file": file.path, "first_row_id": file.first_row_id}
-    held: list[pa.RecordBatch] = []
+    batches_of_block: list[pa.RecordBatch] = []
     for batch in read_file(file, form, spec):
         lines = max(lines, pc.max(batch.column("line")).as_py() or 0)
         bad = pc.is_valid(batch.column("rule"))
         rejected = batch.filter(bad)
         if rejected.num_rows:
-            yield _filled(REJECT, rejected.num_rows, same, {name: rejected.column(name) for name in _REJECTED})
+            yield _fill_columns(REJECT, rejected.num_rows, same, {name: rejected.column(name) for name in _REJECTED})
             rejects += pc.sum(pc.fill_null(rejected.column("records"), 1)).as_py()
             lines = max(lines, pc.max(rejected.column("last_line")).as_py() or 0)
             whole += rejected.column("line").null_count
         good = batch.filter(pc.invert(bad)) if rejected.num_rows else batch
-        held.append(good.drop_columns(list(_NOT_IN_BLOCKS)))
+        batches_of_block.append(good.drop_columns(list(_NOT_IN_BLOCKS)))
         rows += good.num_rows
-        if are_enough(held, BLOCK_ROWS, BLOCK_BYTES):
-            made, seen = _encoded(held, bounds, hash_ranges, same)
-            entities, held = max(entities, seen), []
+        if are_enough(batches_of_block, BLOCK_ROWS, BLOCK_BYTES):
+            made, seen = _encode(batches_of_block, bounds, hash_ranges, same)
+            entities, batches_of_block = max(entities, seen), []
             yield from made
-    made, seen = _encoded(held, bounds, hash_ranges, same)
+    made, seen = _encode(batches_of_block, bounds, hash_ranges, same)
     yield from made
     counts = {"rows": rows, "rejects": rejects, "whole": whole, "lines": lines, "entities": max(entities, seen)}
-    yield _filled(FILE, 1, same, {name: pa.array([value], pa.int64()) for name, value in counts.items()})
+    yield _fill_columns(FILE, 1, same, {name: pa.array([value], pa.int64()) for name, value in counts.items()})
 
 
-def _encoded(
-    held: list[pa.RecordBatch], bounds: list[bytes], hash_ranges: int, same: dict[str, Any]
+def _encode(
+    parts: list[pa.RecordBatch], bounds: list[bytes], hash_ranges: int, same: dict[str, Any]
 ) -> tuple[list[pa.RecordBatch], int]:
     """Blocks of these rows, and the number of their entities."""
-    if not sum(part.num_rows for part in held):
+    if not sum(part.num_rows for part in parts):
         return [], 0
-    rows = pa.Table.from_batches(held).combine_chunks()
+    rows = pa.Table.from_batches(parts).combine_chunks()
     entity = rows.column("entity").chunk(0).dictionary_encode()
     of_entity = np.array([bisect_right(bounds, name.encode()) for name in entity.dictionary.to_pylist()], np.int32)
     of_row = of_entity[entity.indices.to_numpy()]
     made = []
     for bucket in np.unique(of_row).tolist():
-        own = rows.take(pa.array(np.flatnonzero(of_row == bucket))) if bounds else rows
+        bucket_rows = rows.take(pa.array(np.flatnonzero(of_row == bucket))) if bounds else rows
         columns = {
             "bucket": pa.array([bucket], pa.int32()),
-            "least_row_id": _whole(own.column("row_id"))[:1],
-            "payload": pa.array([_payload(own)], pa.binary()),
+            "least_row_id": _whole(bucket_rows.column("row_id"))[:1],
+            "payload": pa.array([_payload(bucket_rows)], pa.binary()),
         }
-        if own.column("delta_id").null_count == 0:
-            hashes = ranges_of(hashes_of(own.column("delta_id")), hash_ranges)
+        if bucket_rows.column("delta_id").null_count == 0:
+            hashes = ranges_of(hashes_of(bucket_rows.column("delta_id")), hash_ranges)
             columns["hashes"] = pa.array([[part.tobytes() for part in hashes]], pa.list_(pa.binary()))
-        made.append(_filled(BLOCK, 1, same, columns))
+        made.append(_fill_columns(BLOCK, 1, same, columns))
     return made, len(entity.dictionary)
 
 
-def _gathered(parts: pa.ChunkedArray) -> Hashes:
+def _gather_hashes(parts: pa.ChunkedArray) -> Hashes:
     return np.sort(np.frombuffer(b"".join(parts.drop_null().to_pylist()), np.uint64))
 
 
 def _identities(batches: Iterable[pa.RecordBatch], *, wanted: BloomFilter) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for payload in batch.column("payload"):
-            yield from _passing(payload, wanted).to_batches()
+            yield from _select_passing(payload, wanted).to_batches()
 
 
-def _passing(payload: pa.Scalar, wanted: BloomFilter) -> pa.Table:
+def _select_passing(payload: pa.Scalar, wanted: BloomFilter) -> pa.Table:
     """`row_id` and `delta_id` of a block's rows whose delta_ids pass the filter."""
-    rows = decoded(payload).select(["row_id", "delta_id"]).combine_chunks()
+    rows = decode(payload).select(["row_id", "delta_id"]).combine_chunks()
     return rows.filter(pa.array(wanted.passing(hashes_of(rows.column("delta_id")))))
 
 
@@ -340,7 +339,7 @@ def _payload(rows: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _filled(kind: str, count: int, same: dict[str, Any], columns: dict[str, pa.Array]) -> pa.RecordBatch:
+def _fill_columns(kind: str, count: int, same: dict[str, Any], columns: dict[str, pa.Array]) -> pa.RecordBatch:
     constant = {"kind": kind, **same}
     made = []
     for field in _SCHEMA:
@@ -364,5 +363,5 @@ def _rows(batches: Iterable[pa.RecordBatch], *, schema: pa.Schema) -> Iterator[p
             same = {name: block[name] for name in ("seq_no", "file")}
             columns = {n: pa.repeat(pa.scalar(v, schema.field(n).type), rows.num_rows) for n, v in same.items()}
             columns["line"] = pc.subtract(rows.column("row_id"), pa.scalar(block["first_row_id"] - 1, pa.int64()))
-            found = [columns[f.name] if f.name in columns else rows.column(f.name) for f in schema]
-            yield from pa.table(found, schema=schema).to_batches()
+            arrays = [columns[f.name] if f.name in columns else rows.column(f.name) for f in schema]
+            yield from pa.table(arrays, schema=schema).to_batches()

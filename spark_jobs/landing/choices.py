@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.engine.columns import Flags
+from spark_jobs.engine.records import texts_of
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.plain import Flags
-from spark_jobs.kernels.records.erased import texts_of
-from spark_jobs.sources import Source, typed
+from spark_jobs.sources import Source, as_typed
 from spark_jobs.storage.descriptions.column_types import arrow_type_of
 
 _EQUALITY = re.compile(
@@ -86,10 +86,10 @@ def of_condition(source: Source, condition: str) -> Choice:
     """
     match = _EQUALITY.fullmatch(condition)
     if match is None:
-        raise _refused(source, "a declared column, `=` and one literal", repr(condition))
+        raise _refusal(source, "a declared column, `=` and one literal", repr(condition))
     column = match["quoted"] or match["plain"]
     if column not in source.columns:
-        raise _refused(source, f"a column that {source.name} declares", repr(column))
+        raise _refusal(source, f"a column that {source.name} declares", repr(column))
     declared = source.columns[column]
     literal: Any = None if match["text"] is None else match["text"].replace("''", "'")
     if match["truth"] is not None:
@@ -100,11 +100,11 @@ def of_condition(source: Source, condition: str) -> Choice:
         if declared.kind == "int" and number == int(number):
             literal = int(number)
         elif declared.kind in ("string", "timestamp", "date", "int"):
-            raise _refused(source, f"a literal of the type of {column}, {declared.type}", match["number"])
+            raise _refusal(source, f"a literal of the type of {column}, {declared.type}", match["number"])
     try:
-        value = typed(literal, declared)
+        value = as_typed(literal, declared)
     except ValueError:
-        raise _refused(source, f"a literal of the type of {column}, {declared.type}", repr(literal)) from None
+        raise _refusal(source, f"a literal of the type of {column}, {declared.type}", repr(literal)) from None
     kind = arrow_type_of(declared)
     text = texts_of(_typed_array([value], kind))[0].as_py()
     if column == source.entity:
@@ -118,10 +118,10 @@ def _typed_array(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, plain).cast(kind)
 
 
-def _refused(source: Source, expected: str, found: str) -> ParameterError:
+def _refusal(source: Source, expected: str, finding: str) -> ParameterError:
     return ParameterError(
         expected=f"{expected}, such as {source.entity} = 'a'",
-        found=found,
+        found=finding,
         consequence="nothing was erased",
         next_step="erase by one value of one column at a time; texts and times are in '…', numbers, true and false are"
         f" not; {source.name} declares {', '.join(source.columns)}",

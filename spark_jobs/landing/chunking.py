@@ -12,10 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.kernels.chunks.columns import ChunkLayout, chunk_batches, chunks_at
-from spark_jobs.kernels.chunks.config import BatcherConfig
-from spark_jobs.kernels.chunks.merging import chunk_rows
-from spark_jobs.kernels.plain import Flags, Ints, numbers
+from spark_jobs.engine.chunks import BatcherConfig, ChunkLayout, chunk_batches, chunk_rows, chunks_at
+from spark_jobs.engine.columns import Flags, Ints, numbers
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.descriptions.tables import chunks
@@ -54,8 +52,8 @@ class _Chunker:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts = (part for batch in batches for part in _cut(batch))
-        for (seq_no, diff), own in groupby(parts, key=_first):
-            for made in chunk_batches(own, layout=row_layout(self.source), config=chunk_limits(self.source)):
+        for (seq_no, diff), drop_parts in groupby(parts, key=_first):
+            for made in chunk_batches(drop_parts, layout=row_layout(self.source), config=chunk_limits(self.source)):
                 named = named_chunks(self.source, made, seq_no=seq_no, diff=diff, landing=self.landing)
                 yield from named.to_batches()
 
@@ -118,7 +116,7 @@ def chunks_without(source: Source, stored: pa.Table, going: Flags) -> pa.Table:
     from the rows that it has left. A chunk that has none left is left out.
 
     Args:
-        going: a flag for each row of each chunk, one chunk after the other; True if the row goes.
+        going: a flag for each row of each chunk, one chunk after the other; True if the row is removed.
     """
     layout, declared = row_layout(source), {*chunks(source).column_names}
     undeclared = [field for field in stored.schema if field.name not in declared]
@@ -128,7 +126,7 @@ def chunks_without(source: Source, stored: pa.Table, going: Flags) -> pa.Table:
     losing = np.isin(np.arange(stored.num_rows), of_chunk[going])
     names = {layout.row_id, *layout.timelines, *layout.components}
     arrays = {name: ARRAYS.get(name, name) for name in names}
-    losers, rest = stored.filter(pa.array(losing)), stored.filter(pa.array(~losing))
+    losers, unchanged = stored.filter(pa.array(losing)), stored.filter(pa.array(~losing))
     stays = ~going[losing[of_chunk]]
     rows = chunk_rows(losers, rows="rows", arrays=arrays, same=("entity",)).filter(pa.array(stays))
     left = of_chunk[losing[of_chunk]][stays]
@@ -139,9 +137,9 @@ def chunks_without(source: Source, stored: pa.Table, going: Flags) -> pa.Table:
     columns = {name: same[name] for name in as_before} | {name: made[f"data_{name}"] for name in lists}
     columns |= {"seq_no": pa.array(_last(made) >> PLACE_BITS), "landings": made["data_landing"]}
     of_table = _table_columns(source, made, columns)
-    cut = {name: of_table[name] if name in declared else columns[name] for name in rest.column_names}
+    cut = {name: of_table[name] if name in declared else columns[name] for name in unchanged.column_names}
     places = np.concatenate((np.flatnonzero(~losing), left[starts]))
-    whole = pa.concat_tables([rest, pa.table(cut).cast(rest.schema)])
+    whole = pa.concat_tables([unchanged, pa.table(cut).cast(unchanged.schema)])
     return whole.take(pa.array(np.argsort(places, kind="stable")))
 
 

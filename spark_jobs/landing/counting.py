@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.kernels.identities import BloomFilter, Hashes
-from spark_jobs.kernels.records.spec import COLUMN_PREFIX
+from spark_jobs.engine.hashes import BloomFilter, Hashes
+from spark_jobs.engine.records import COLUMN_PREFIX
 from spark_jobs.landing.blocks import Blocks
-from spark_jobs.landing.standing import DUPLICATE, STANDS, identities, standing_rows, stories
+from spark_jobs.landing.counted import DUPLICATE, IS_COUNTED, counted_rows, identities, stories
 from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.row_json import as_json
 from spark_jobs.storage.lakes.lake import FrameLake
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 class Contest:
     """The delta_ids that several rows carry, among new rows and rows that count already.
 
-    `ids`: `delta_id`, `least_new` (least row id of the new rows), `standing` (row id that counts now, or null) and
+    `ids`: `delta_id`, `least_new` (least row id of the new rows), `landed` (row id that counts now, or null) and
     `least`, the least of both.
     """
 
     ids: DataFrame
 
     def totals(self) -> tuple[int, int]:
-        """The number of contested delta_ids, and the number of those in which a new row goes before the standing
-        one."""
-        goes_before = F.count_if(F.col("least_new") < F.col("standing"))
+        """The number of contested delta_ids, and the number of those in which a new row precedes the row
+        that counts."""
+        goes_before = F.count_if(F.col("least_new") < F.col("landed"))
         total = self.ids.agg(F.count(F.lit(1)).alias("n"), goes_before.alias("displacing")).collect()[0]
         return total.n, total.displacing
 
@@ -48,11 +48,11 @@ def contest(lake: FrameLake, source: Source, blocks: Blocks, suspected: Hashes) 
     landed = identities(lake, source, wanted).withColumn("is_new", F.lit(False))
     both = new.unionByName(landed).repartition("delta_id")
     rows = both.groupBy("delta_id", "row_id").agg(F.max("is_new").alias("is_new"), *stories())
-    new_row, standing = F.when(F.col("is_new"), F.col("row_id")), F.when(F.expr(STANDS), F.col("row_id"))
-    counts = (F.min(new_row).alias("least_new"), F.count(new_row).alias("n"), F.min(standing).alias("standing"))
+    new_row, landed_row = F.when(F.col("is_new"), F.col("row_id")), F.when(F.expr(IS_COUNTED), F.col("row_id"))
+    counts = (F.min(new_row).alias("least_new"), F.count(new_row).alias("n"), F.min(landed_row).alias("landed"))
     ids = rows.groupBy("delta_id").agg(*counts)
-    several = ids.where("n > 1 OR (n > 0 AND standing IS NOT NULL)").drop("n")
-    return Contest(several.withColumn("least", F.least("least_new", "standing")))
+    several = ids.where("n > 1 OR (n > 0 AND landed IS NOT NULL)").drop("n")
+    return Contest(several.withColumn("least", F.least("least_new", "landed")))
 
 
 def _absent(*columns: str) -> dict[str, Column]:
@@ -62,34 +62,34 @@ def _absent(*columns: str) -> dict[str, Column]:
 def counted_row(new: DataFrame, contested: DataFrame) -> DataFrame:
     """New rows with `counted_row_id`: the row that counts in their place, null for rows that count themselves."""
     least = contested.select("delta_id", "least")
-    stands_for = F.when(F.col("least") != F.col("row_id"), F.col("least"))
-    return new.join(least, "delta_id", "left").withColumn("counted_row_id", stands_for).drop("least")
+    counted_id = F.when(F.col("least") != F.col("row_id"), F.col("least"))
+    return new.join(least, "delta_id", "left").withColumn("counted_row_id", counted_id).drop("least")
 
 
 def with_conflict(lake: FrameLake, source: Source, duplicates: DataFrame, new: DataFrame) -> DataFrame:
     """The duplicates with a column `conflict`: true if a row differs in a value from the row that counts. That row is
-    one of `new`, or stands already."""
+    one of `new`, or has landed before."""
     wanted = duplicates.select(F.col("counted_row_id").alias("row_id")).distinct()
     counting = new.join(wanted, "row_id", "left_semi").select("row_id", _values(source).alias("theirs"))
-    stood = standing_rows(lake, source).join(wanted, "row_id", "left_semi")
-    theirs = counting.unionByName(stood.select("row_id", _values(source).alias("theirs")))
+    landed_rows = counted_rows(lake, source).join(wanted, "row_id", "left_semi")
+    theirs = counting.unionByName(landed_rows.select("row_id", _values(source).alias("theirs")))
     theirs = theirs.withColumnRenamed("row_id", "counted_row_id")
     compared = duplicates.join(theirs, "counted_row_id", "left")
     return compared.withColumn("conflict", _values(source) != F.col("theirs")).drop("theirs")
 
 
-def resolved(source: Source, rows: DataFrame) -> DataFrame:
+def resolve(source: Source, rows: DataFrame) -> DataFrame:
     """All given rows, with `counted_row_id` and `conflict`. Both are null in a row that counts for its delta_id."""
     if source.delta_id is None:
         nothing = {"counted_row_id": F.lit(None).cast("bigint"), "conflict": F.lit(None).cast("boolean")}
         return rows.withColumns(nothing)
     by_delta = Window.partitionBy("delta_id").orderBy(*_counting_first(source))
     firsts = {"counts": F.first("row_id").over(by_delta), "theirs": F.first("own").over(by_delta)}
-    known = rows.withColumn("own", _values(source)).withColumns(firsts)
+    compared = rows.withColumn("own", _values(source)).withColumns(firsts)
     displaced = F.col("counts") != F.col("row_id")
     conflict = F.when(displaced, F.col("own") != F.col("theirs"))
-    told = known.withColumns({"counted_row_id": F.when(displaced, F.col("counts")), "conflict": conflict})
-    return told.drop("counts", "own", "theirs")
+    judged = compared.withColumns({"counted_row_id": F.when(displaced, F.col("counts")), "conflict": conflict})
+    return judged.drop("counts", "own", "theirs")
 
 
 def _counting_first(source: Source) -> list[Column]:
@@ -103,7 +103,7 @@ def _counting_first(source: Source) -> list[Column]:
 
 
 def as_duplicates(source: Source, rows: DataFrame) -> DataFrame:
-    """Rows with `file`, `line`, `counted_row_id` and `conflict`, in the columns of `standing.DUPLICATE`."""
+    """Rows with `file`, `line`, `counted_row_id` and `conflict`, in the columns of `counted.DUPLICATE`."""
     return rows.withColumn("row", as_json(source)).select(*DUPLICATE)
 
 

@@ -1,9 +1,10 @@
-"""Landing as a difference between what stands and what should stand. A changed file, a retraction, another parse rule,
-a replay and a row that should have counted first are all landed so.
+"""Landing as a difference between the rows that count and the rows that should count.
+
+A changed file, a retraction, another parse rule, a replay, and a row that should have counted first are landed so.
 
 It concerns the rows of files that are read anew or taken back, the new rows, and all rows that share a delta_id with
-one of them. Of these, the rows that stand now go with diff -1, and the rows that should stand come with diff +1,
-wherever the two are not equal.
+one of them. Of these, the rows that count now get the diff -1,
+and the rows that should count get the diff +1. A row that is in both gets none.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.landing.counting import as_duplicates, resolved
-from spark_jobs.landing.ledger import LANDED, RETRACTED, UNREADABLE, Version
-from spark_jobs.landing.places import Places
-from spark_jobs.landing.standing import (
+from spark_jobs.landing.counted import (
     DUPLICATE,
     REJECT,
-    standing_duplicates,
-    standing_rejects,
-    standing_rows,
+    counted_rows,
+    present_duplicates,
+    present_rejects,
 )
+from spark_jobs.landing.counting import as_duplicates, resolve
+from spark_jobs.landing.ledger import LANDED, RETRACTED, UNREADABLE, Version
+from spark_jobs.landing.places import Places
 from spark_jobs.landing.survey import Survey
 from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.row_json import as_json, rows_of_json
@@ -38,11 +39,11 @@ REPLAYED, REPLACED, GONE = "replayed", "replaced", "gone"
 
 
 @dataclass(frozen=True)
-class Difference:
-    """The rows to append so that bronze has what should stand.
+class LandingDifference:
+    """The rows to append so that the desired rows count in bronze.
 
-    `rows`: columns of `tables.row_columns` and `diff`. `duplicates`: `standing.DUPLICATE` and `diff`. `rejects`:
-    `standing.REJECT`, `diff` and `ended`. `after`: the versions of all files of the source after the landing, by path.
+    `rows`: columns of `tables.row_columns` and `diff`. `duplicates`: `counted.DUPLICATE` and `diff`. `rejects`:
+    `counted.REJECT`, `diff` and `ended`. `after`: the versions of all files of the source after the landing, by path.
     `places`: the row ids of these files.
     """
 
@@ -53,38 +54,40 @@ class Difference:
     places: Places
 
 
-def versions_after(found: Survey, lines: Mapping[str, int | None]) -> dict[str, Version]:
+def versions_after(survey: Survey, lines: Mapping[str, int | None]) -> dict[str, Version]:
     """The versions of the files that the landing concerns. `lines`: the number of lines of each file that was read,
     None if it could not be read to its end; a file without a record is not in it."""
     versions = {}
-    for file in found.read:
+    for file in survey.read:
         count = lines.get(file.path, 0)
         kind = UNREADABLE if count is None else LANDED
-        versions[file.path] = Version.of(file, count or 0, found.before.get(file.path), kind)
-    return versions | {v.path: replace(v, kind=RETRACTED) for v in found.retracted}
+        versions[file.path] = Version.of(file, count or 0, survey.before.get(file.path), kind)
+    return versions | {v.path: replace(v, kind=RETRACTED) for v in survey.retracted}
 
 
 def difference(
-    lake: FrameLake, source: Source, found: Survey, read: DataFrame, before: Mapping[str, Version]
-) -> Difference:
-    """Compare what stands with what should stand. `read`: the rows of the files that `found` names, as
-    `reader.read_files` gives them. `before`: the versions of all files of the source.
+    lake: FrameLake, source: Source, survey: Survey, read: DataFrame, before: Mapping[str, Version]
+) -> LandingDifference:
+    """Compare the rows that count with the rows that should count.
+
+    `read`: the rows of the files that `survey` names, as `reader.read_files` gives them. `before`: the versions of all
+    files of the source.
 
     Raises:
         RowIdsShared: lines of two files would have the same row ids.
     """
     ends = read.groupBy("file").agg(F.max(F.greatest("line", "last_line")).alias("lines")).collect()
-    concerned = versions_after(found, {row.file: row.lines for row in ends})
+    concerned = versions_after(survey, {row.file: row.lines for row in ends})
     after = {**before, **concerned}
     places = Places.of(after.values(), source)
     names = [column.name for column in row_columns(source)]
     new = read.where("rule IS NULL").select(*names)
     present = _Present.of(lake, source, new, leaving_versions(before, concerned))
-    told = resolved(source, present.stays(source).unionByName(new)).localCheckpoint()
-    rows = _row_changes(source, present.counted.select(*names), told.where("counted_row_id IS NULL").select(*names))
-    hidden = places.located(told.where("counted_row_id IS NOT NULL"))
+    verdicts = resolve(source, present.stays(source).unionByName(new)).localCheckpoint()
+    rows = _row_changes(source, present.counted.select(*names), verdicts.where("counted_row_id IS NULL").select(*names))
+    hidden = places.locate(verdicts.where("counted_row_id IS NOT NULL"))
     duplicates = _net(present.duplicates.select(*DUPLICATE), as_duplicates(source, hidden))
-    return Difference(
+    return LandingDifference(
         rows.localCheckpoint(),
         duplicates.localCheckpoint(),
         _rejects(lake, source, read, concerned).localCheckpoint(),
@@ -94,14 +97,14 @@ def difference(
 
 
 def leaving_versions(before: Mapping[str, Version], concerned: Mapping[str, Version]) -> list[Version]:
-    """The versions that stand and whose rows do not stay as they are: another version, or none, takes their place."""
+    """The present versions whose rows do not stay as they are: another version, or none, takes their place."""
     stood = (before.get(path) for path, now in concerned.items() if now.kind != UNREADABLE)
     return [version for version in stood if version is not None and version.kind != RETRACTED]
 
 
 @dataclass(frozen=True)
 class _Present:
-    """The rows that stand now and that the landing concerns. `counted`: rows of chunks. `duplicates`: the columns
+    """The rows that count now and that the landing concerns. `counted`: rows of chunks. `duplicates`: the columns
     `DUPLICATE`. Both have a column `leaves`, true if the file of the row leaves."""
 
     counted: DataFrame
@@ -111,14 +114,14 @@ class _Present:
     def of(cls, lake: FrameLake, source: Source, new: DataFrame, leaving: list[Version]) -> _Present:
         of_files = _rows_of(lake, source, leaving).localCheckpoint()
         listed = F.broadcast(_frame(lake, "file STRING, leaves BOOLEAN", [(v.path, True) for v in leaving]))
-        hidden = standing_duplicates(lake, source).join(listed, "file", "left").fillna({"leaves": False})
+        hidden = present_duplicates(lake, source).join(listed, "file", "left").fillna({"leaves": False})
         duplicates = hidden.localCheckpoint()
         if source.delta_id is None:
             return cls(of_files, duplicates.where("leaves"))
         shared = [frame.select("delta_id") for frame in (new, of_files, duplicates.where("leaves"))]
         ids = reduce(lambda a, b: a.unionByName(b), shared).distinct().localCheckpoint()
-        own = of_files.select("row_id")
-        others = standing_rows(lake, source).join(ids, "delta_id", "left_semi").join(own, "row_id", "left_anti")
+        own_ids = of_files.select("row_id")
+        others = counted_rows(lake, source).join(ids, "delta_id", "left_semi").join(own_ids, "row_id", "left_anti")
         counted = of_files.unionByName(others.withColumn("leaves", F.lit(False))).localCheckpoint()
         return cls(counted, duplicates.join(ids, "delta_id", "left_semi").localCheckpoint())
 
@@ -133,7 +136,7 @@ def _rows_of(lake: FrameLake, source: Source, versions: list[Version]) -> DataFr
     """The rows of these files that count, with `leaves`, which is true."""
     drops = [version.seq_no for version in versions]
     near = F.col("seq_no").between(min(drops), max(drops)) if drops else F.lit(False)
-    rows = Places.of(versions, source).located(standing_rows(lake, source, near)).drop("file", "line")
+    rows = Places.of(versions, source).locate(counted_rows(lake, source, near)).drop("file", "line")
     return rows.withColumn("leaves", F.lit(True))
 
 
@@ -142,11 +145,11 @@ def _rejects(lake: FrameLake, source: Source, read: DataFrame, concerned: Mappin
     except for the rejection of the whole file."""
     listed = [(p, v.kind == UNREADABLE, v.kind == RETRACTED) for p, v in concerned.items()]
     of_files = _frame(lake, "file STRING, unreadable BOOLEAN, retracted BOOLEAN", listed)
-    stood = standing_rejects(lake, source).join(F.broadcast(of_files), "file")
+    stood = present_rejects(lake, source).join(F.broadcast(of_files), "file")
     leaving = stood.where("NOT unreadable OR line IS NULL")
     net = _net(leaving.select(*REJECT), read.where("rule IS NOT NULL").select(*REJECT))
     places = read.where("line IS NOT NULL").select("file", "line", F.col("rule").isNull().alias("good"))
-    known = net.join(places, ["file", "line"], "left").join(F.broadcast(of_files), "file", "left")
+    placed = net.join(places, ["file", "line"], "left").join(F.broadcast(of_files), "file", "left")
     readable = F.when(F.col("line").isNull(), ~F.col("unreadable")).otherwise(F.col("good"))
     why = (
         F.when(F.col("retracted"), RETRACTED)
@@ -154,19 +157,19 @@ def _rejects(lake: FrameLake, source: Source, read: DataFrame, concerned: Mappin
         .when(readable.isNotNull(), REPLACED)
         .otherwise(GONE)
     )
-    return known.withColumn("ended", F.when(F.col("diff") < 0, why)).select(*REJECT, "diff", "ended")
+    return placed.withColumn("ended", F.when(F.col("diff") < 0, why)).select(*REJECT, "diff", "ended")
 
 
 def _row_changes(source: Source, before: DataFrame, after: DataFrame) -> DataFrame:
     """`_net` for rows. Their texts are compared: as values, -0.0 equals 0.0 in Spark."""
     text = as_json(source).alias("text")
 
-    def missing(rows: DataFrame, others: DataFrame, diff: int) -> DataFrame:
+    def missing_rows(rows: DataFrame, others: DataFrame, diff: int) -> DataFrame:
         texts = others.select("row_id", text)
         absent = rows.withColumn("text", text).join(texts, ["row_id", "text"], "left_anti")
         return absent.select(*rows.columns, F.lit(diff).cast("bigint").alias("diff"))
 
-    return missing(before, after, -1).unionByName(missing(after, before, 1))
+    return missing_rows(before, after, -1).unionByName(missing_rows(after, before, 1))
 
 
 def _net(before: DataFrame, after: DataFrame) -> DataFrame:

@@ -9,18 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.kernels.identities import BloomFilter, hashes_of
-from spark_jobs.kernels.measures.hashing import row_hashes
-from spark_jobs.kernels.placing import consolidated
-from spark_jobs.kernels.plain import Ints, numbers
-from spark_jobs.kernels.records.spec import COLUMN_PREFIX
+from spark_jobs.engine.columns import Ints, numbers
+from spark_jobs.engine.hashes import BloomFilter, hashes_of, row_hashes
+from spark_jobs.engine.records import COLUMN_PREFIX
+from spark_jobs.engine.updates import consolidated
 from spark_jobs.landing.blocks import Blocks
+from spark_jobs.landing.counted import DUPLICATE, REJECT
+from spark_jobs.landing.counted_here import counted_identities, counted_rows, counted_rows_of_drops, open_rows
 from spark_jobs.landing.difference import GONE, REPLACED, REPLAYED, leaving_versions, versions_after
 from spark_jobs.landing.ledger import RETRACTED, UNREADABLE, Version
 from spark_jobs.landing.places import Places
 from spark_jobs.landing.row_text import row_texts, rows_of_texts
-from spark_jobs.landing.standing import DUPLICATE, REJECT
-from spark_jobs.landing.standing_here import open_rows, standing_identities, standing_rows, standing_rows_of_drops
 from spark_jobs.landing.survey import Survey
 from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.tables import DUPLICATES, QUARANTINE, row_columns
@@ -29,7 +28,7 @@ from spark_jobs.storage.lakes.lake import TableReader
 
 @dataclass(frozen=True)
 class DifferenceHere:
-    """The rows to append so that bronze has what should stand; the fields are those of `difference.Difference`."""
+    """The rows to append so that the desired rows count in bronze; the fields are those of `difference.Difference`."""
 
     rows: pa.Table
     duplicates: pa.Table
@@ -39,22 +38,23 @@ class DifferenceHere:
 
 
 def difference_here(
-    lake: TableReader, source: Source, found: Survey, blocks: Blocks, before: Mapping[str, Version]
+    lake: TableReader, source: Source, survey: Survey, blocks: Blocks, before: Mapping[str, Version]
 ) -> DifferenceHere:
-    """Compare what stands with what should stand. `blocks`: the rows of the files that `found` names. `before`: the
-    versions of all files of the source.
+    """Compare the rows that count with the rows that should count.
+
+    `blocks`: the rows of the files that `survey` names. `before`: the versions of all files of the source.
 
     Raises:
         RowIdsShared: lines of two files would have the same row ids.
     """
     counts, _ = blocks.counts()
     lines = {path: None if of_file["whole"] else of_file["lines"] for path, of_file in counts.items()}
-    concerned = versions_after(found, lines)
+    concerned = versions_after(survey, lines)
     after = {**before, **concerned}
     places = Places.of(after.values(), source)
     new = blocks.rows_here(source)
     present = _Present.of(lake, source, new, leaving_versions(before, concerned))
-    resolved = _resolved(source, pa.concat_tables([present.staying(source), _with_text(new)]))
+    resolved = _resolve(source, pa.concat_tables([present.staying_rows(source), _with_text(new)]))
     counts_itself = pc.is_null(resolved["counted_row_id"])
     names = [column.name for column in row_columns(source)]
     came = resolved.filter(counts_itself).select(names)
@@ -70,7 +70,7 @@ def difference_here(
 
 @dataclass(frozen=True)
 class _Present:
-    """The rows that stand now and that the landing concerns.
+    """The rows that count now and that the landing concerns.
 
     Args:
         leaving: rows of chunks whose files leave.
@@ -92,18 +92,18 @@ class _Present:
             return cls(of_files, of_files.slice(0, 0), hidden.filter(leaves))
         shared = [rows.select(["delta_id"]) for rows in (new, of_files, hidden.filter(leaves))]
         ids = pc.unique(pa.concat_tables(shared)["delta_id"])
-        known = standing_identities(lake, source, BloomFilter.of(np.unique(hashes_of(ids))))
-        known = known.filter(pc.is_in(known["delta_id"], value_set=ids))
-        others = np.setdiff1d(numbers(known["row_id"]), numbers(of_files["row_id"]))
+        identities = counted_identities(lake, source, BloomFilter.of(np.unique(hashes_of(ids))))
+        identities = identities.filter(pc.is_in(identities["delta_id"], value_set=ids))
+        others = np.setdiff1d(numbers(identities["row_id"]), numbers(of_files["row_id"]))
         hidden = hidden.filter(pc.is_in(hidden["delta_id"], value_set=ids))
-        return cls(of_files, standing_rows(lake, source, others), hidden)
+        return cls(of_files, counted_rows(lake, source, others), hidden)
 
     @property
     def counted(self) -> pa.Table:
         """The rows of chunks."""
         return pa.concat_tables([self.leaving, self.others])
 
-    def staying(self, source: Source) -> pa.Table:
+    def staying_rows(self, source: Source) -> pa.Table:
         """The rows whose files stay: columns of `tables.row_columns`, and the `text` of a row that was a duplicate."""
         texts = self.duplicates.filter(pc.invert(self.duplicates["leaves"]))["row"]
         hidden = rows_of_texts(texts.to_pylist(), row_columns(source)).append_column("text", texts.combine_chunks())
@@ -112,12 +112,12 @@ class _Present:
 
 def _rows_of(lake: TableReader, source: Source, versions: Sequence[Version]) -> pa.Table:
     """The rows of these files that count."""
-    rows = standing_rows_of_drops(lake, source, sorted({version.seq_no for version in versions}))
-    own = Places.of(versions, source).files(numbers(rows["row_id"])) >= 0 if versions else np.zeros(0, np.bool_)
-    return rows.filter(pa.array(own))
+    rows = counted_rows_of_drops(lake, source, sorted({version.seq_no for version in versions}))
+    is_of_files = Places.of(versions, source).files(numbers(rows["row_id"])) >= 0 if versions else np.zeros(0, np.bool_)
+    return rows.filter(pa.array(is_of_files))
 
 
-def _resolved(source: Source, rows: pa.Table) -> pa.Table:
+def _resolve(source: Source, rows: pa.Table) -> pa.Table:
     """All rows, with `counted_row_id` and `conflict`. Both are null in a row that counts for its delta_id."""
     n = rows.num_rows
     row_ids = numbers(rows["row_id"])

@@ -41,11 +41,11 @@ def check_drift(source: Source, drifts: Sequence[Drift]) -> None:
     rules = dict.fromkeys(sorted(drift.rule for drift in drifts), 0)
     for drift in drifts:
         rules[drift.rule] += drift.records
-    shown = sorted(drifts, key=lambda drift: (drift.rule, drift.file, drift.reason))
-    more = len(shown) - _MOST_REASONS
+    ordered = sorted(drifts, key=lambda drift: (drift.rule, drift.file, drift.reason))
+    more = len(ordered) - _MOST_REASONS
     raise ColumnsChangedError(
         expected=f"files of {source.name} with exactly the declared columns",
-        found="; ".join(map(str, shown[:_MOST_REASONS])) + (f"; and {more} more reasons" if more > 0 else ""),
+        found="; ".join(map(str, ordered[:_MOST_REASONS])) + (f"; and {more} more reasons" if more > 0 else ""),
         consequence="nothing was landed",
         next_step="declare the columns in the source file (`optional: true` for those that a file may lack), or choose "
         "`unknown_columns: keep` or `quarantine`",

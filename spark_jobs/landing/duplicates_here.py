@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.kernels.identities import BloomFilter, Hashes
-from spark_jobs.kernels.plain import Ints, numbers
-from spark_jobs.kernels.records.spec import COLUMN_PREFIX
+from spark_jobs.engine.columns import Ints, numbers
+from spark_jobs.engine.hashes import BloomFilter, Hashes
+from spark_jobs.engine.records import COLUMN_PREFIX
 from spark_jobs.landing.blocks import Blocks
+from spark_jobs.landing.counted_here import counted_identities, counted_rows
 from spark_jobs.landing.places import Places
 from spark_jobs.landing.row_text import row_texts
-from spark_jobs.landing.standing_here import standing_identities, standing_rows
 from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.tables import row_columns
 from spark_jobs.storage.lakes.lake import TableReader
@@ -29,19 +29,19 @@ class ContestHere:
     Args:
         row_ids: the ids of these new rows.
         counted: for each of them, the least id of all rows with its delta_id.
-        standing: for each of them, the id of the row with its delta_id that counts now; NOBODY if there is none.
+        counted_before: for each of them, the id of the row with its delta_id that counts now; NOBODY if there is none.
         delta: for each of them, a number that is equal for equal delta_ids.
     """
 
     row_ids: Ints
     counted: Ints
-    standing: Ints
+    counted_before: Ints
     delta: Ints
 
     def totals(self) -> tuple[int, int]:
-        """The number of contested delta_ids, and the number of those in which a new row goes before the standing
+        """The number of contested delta_ids, and the number of those in which a new row precedes the counted
         one."""
-        displacing = (self.row_ids == self.counted) & (self.standing != NOBODY)
+        displacing = (self.row_ids == self.counted) & (self.counted_before != NOBODY)
         return len(np.unique(self.delta)), len(np.unique(self.delta[displacing]))
 
 
@@ -49,45 +49,49 @@ def contest_here(lake: TableReader, source: Source, blocks: Blocks, suspected: H
     """Compare the rows whose delta_ids have the hashes `suspected`: the new rows with each other and with those that
     count."""
     wanted = BloomFilter.of(suspected)
-    new, standing = blocks.identities_here(wanted), standing_identities(lake, source, wanted)
-    both = pa.concat_tables([new.select(["delta_id"]), standing.select(["delta_id"])])
+    new, landed = blocks.identities_here(wanted), counted_identities(lake, source, wanted)
+    both = pa.concat_tables([new.select(["delta_id"]), landed.select(["delta_id"])])
     delta_ids = both["delta_id"].combine_chunks().dictionary_encode()
     codes, ids = delta_ids.indices.to_numpy(), numbers(new["row_id"])
-    of_new, of_standing = codes[: new.num_rows], codes[new.num_rows :]
-    least_new, least_standing = (np.full(len(delta_ids.dictionary), NOBODY) for _ in "12")
+    of_new, of_counted = codes[: new.num_rows], codes[new.num_rows :]
+    least_new, least_counted = (np.full(len(delta_ids.dictionary), NOBODY) for _ in "12")
     np.minimum.at(least_new, of_new, ids)
-    np.minimum.at(least_standing, of_standing, numbers(standing["row_id"]))
+    np.minimum.at(least_counted, of_counted, numbers(landed["row_id"]))
     several = np.bincount(of_new, minlength=least_new.size) > 1
-    contested = (several | (least_standing != NOBODY))[of_new]
+    contested = (several | (least_counted != NOBODY))[of_new]
     delta = of_new[contested]
-    counted = np.minimum(least_new, least_standing)[delta]
-    return ContestHere(ids[contested], counted, least_standing[delta], delta)
+    counted = np.minimum(least_new, least_counted)[delta]
+    return ContestHere(ids[contested], counted, least_counted[delta], delta)
 
 
 def duplicates_here(
     lake: TableReader, source: Source, blocks: Blocks, contested: ContestHere, places: Places
 ) -> pa.Table:
-    """The new rows that do not count, since another row with their delta_id does: `standing.DUPLICATE` as columns."""
+    """The new rows that do not count, since another row with their delta_id does: `counted.DUPLICATE` as columns."""
     hidden = contested.row_ids != contested.counted
     row_ids, counted = contested.row_ids[hidden], contested.counted[hidden]
     new = blocks.rows_here(source, np.concatenate((row_ids, counted)))
-    stood = standing_rows(lake, source, np.setdiff1d(counted, numbers(new["row_id"])))
-    rows = pa.concat_tables([new, stood])
+    landed_rows = counted_rows(lake, source, np.setdiff1d(counted, numbers(new["row_id"])))
+    rows = pa.concat_tables([new, landed_rows])
     ids = numbers(rows["row_id"])
     order = np.argsort(ids, kind="stable")
-    own, theirs = (rows.take(pa.array(order[np.searchsorted(ids[order], wanted)])) for wanted in (row_ids, counted))
+    duplicates, winners = (
+        rows.take(pa.array(order[np.searchsorted(ids[order], wanted)])) for wanted in (row_ids, counted)
+    )
     values = [c for c in row_columns(source) if c.name.startswith(COLUMN_PREFIX)]
-    differ = [one != other for one, other in zip(row_texts(own, values), row_texts(theirs, values), strict=True)]
+    differ = [
+        one != other for one, other in zip(row_texts(duplicates, values), row_texts(winners, values), strict=True)
+    ]
     files = places.files(row_ids)
     return pa.table(
         {
-            "seq_no": own["seq_no"],
+            "seq_no": duplicates["seq_no"],
             "file": pa.array([places.paths[file] for file in files.tolist()], pa.string()),
             "line": pa.array(row_ids - places.firsts[files] + 1),
             "row_id": pa.array(row_ids),
-            "delta_id": own["delta_id"],
+            "delta_id": duplicates["delta_id"],
             "counted_row_id": pa.array(counted),
             "conflict": pa.array(differ, pa.bool_()),
-            "row": pa.array(row_texts(own, row_columns(source)), pa.string()),
+            "row": pa.array(row_texts(duplicates, row_columns(source)), pa.string()),
         }
     )

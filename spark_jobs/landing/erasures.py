@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 import pyarrow.compute as pc
 
+from spark_jobs.engine.records import Erasures, erased_hash
 from spark_jobs.errors import TidemarkError
-from spark_jobs.kernels.records.erased import Erasures, erased_hash
 from spark_jobs.landing.choices import Choice
 from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.people_tables import ERASURES, FINISHED, last_steps
@@ -54,7 +54,7 @@ class Erasure:
     @property
     def erases(self) -> Erasures:
         """The value of this erasure alone, by its hash."""
-        return _hashed(self.salt, [self])
+        return _with_hashes(self.salt, [self])
 
 
 def erasures(lake: Lake, source: Source) -> list[Erasure]:
@@ -72,13 +72,13 @@ def erased_values(lake: Lake, source: Source) -> Erasures | None:
     listed = erasures(lake, source)
     if not listed:
         return None
-    erased = _hashed(listed[0].salt, listed)
+    erased = _with_hashes(listed[0].salt, listed)
     for column in erased.columns:
         if column not in source.columns:
             raise ErasedColumnGone(
                 expected=f"the column {column} in {source.name}.yml: rows were erased by it",
                 found="no such column",
-                consequence="no file was read: what was erased could land again",
+                consequence="no file was read: erased rows could land again",
                 next_step=f"declare {column} again; with `optional: true` files may lack it",
                 source=source.name,
                 column=column,
@@ -86,7 +86,7 @@ def erased_values(lake: Lake, source: Source) -> Erasures | None:
     return erased
 
 
-def _hashed(salt: str, listed: Sequence[Erasure]) -> Erasures:
+def _with_hashes(salt: str, listed: Sequence[Erasure]) -> Erasures:
     entities = frozenset(one.entity_hash for one in listed if one.erased_column is None)
     others = frozenset((one.erased_column, one.entity_hash) for one in listed if one.erased_column is not None)
     return Erasures(salt, entities, others)
@@ -103,7 +103,7 @@ def check_finished(lake: Lake, source: Source) -> None:
             raise ErasureUnfinished(
                 expected=f"every erasure of {source.name} to be finished",
                 found=f"{one.erasure}, which {one.erased_by} began ({one.because}), interrupted",
-                consequence="nothing was run: tables have part of what was erased",
+                consequence="nothing was run: tables still have some of the erased rows",
                 next_step=f"`tidemark erase {source.name} {_option(one)} --because …` with the same value goes on with"
                 " it",
                 source=source.name,

@@ -70,7 +70,7 @@ def list_drop_files(root: str | Path, source: Source, seq_no: int) -> list[Landi
         names = names_of(landing, folder, pattern)
     except UnusableFileError as unusable:
         return [_unusable(seq_no, folder, unusable)]
-    return [_listed(landing, seq_no, f"{folder}/{name}" if folder else name) for name in names]
+    return [_list_file(landing, seq_no, f"{folder}/{name}" if folder else name) for name in names]
 
 
 def has_drop_files(root: str | Path, source: Source, seq_no: int) -> bool:
@@ -213,20 +213,22 @@ def is_drop_file(name: str, pattern: str) -> bool:
     return name[0] not in "._" and fnmatch.fnmatchcase(name, pattern)
 
 
-def _listed(landing: LandingDirectory, seq_no: int, path: str) -> LandingFile:
+def _list_file(landing: LandingDirectory, seq_no: int, path: str) -> LandingFile:
     try:
-        return _checked(landing, seq_no, path)
+        return _check_file(landing, seq_no, path)
     except UnusableFileError as unusable:
         return _unusable(seq_no, path, unusable)
 
 
 def _unusable(seq_no: int, path: str, unusable: UnusableFileError) -> LandingFile:
-    shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+    readable_path = os.fsencode(path).decode("utf-8", "backslashreplace")
     digest = hashlib.sha256(f"{unusable.rule}: {unusable.reason}".encode()).hexdigest()
-    return LandingFile(seq_no, shown, first_row_id(seq_no, shown), 0, digest, 0, "", unusable.rule, unusable.reason)
+    return LandingFile(
+        seq_no, readable_path, first_row_id(seq_no, readable_path), 0, digest, 0, "", unusable.rule, unusable.reason
+    )
 
 
-def _checked(landing: LandingDirectory, seq_no: int, path: str) -> LandingFile:
+def _check_file(landing: LandingDirectory, seq_no: int, path: str) -> LandingFile:
     if not path.isprintable():  # bytes of a name that are no UTF-8 are not printable either
         raise UnusableFileError("bad_name", "expected a file name of printable UTF-8 text, found other characters")
     location = landing.location(path)

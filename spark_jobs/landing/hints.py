@@ -40,7 +40,7 @@ def files_beside(root: str | Path, source: Source, seq_no: int) -> list[str]:
     folder, _, pattern = source.drops.path(source.path, seq_no).rpartition("/")
     try:
         others = [name for name in landing.entries(folder) if is_drop_file(name, "*")]
-        found = [f"{folder} has {_files(len(others))}, none of which matches {pattern}"] if others else []
+        places = [f"{folder} has {_files(len(others))}, none of which matches {pattern}"] if others else []
         parts, template = folder.split("/"), source.path.split("/")
         for place, part in enumerate(parts):
             if "{" in template[place]:
@@ -50,10 +50,10 @@ def files_beside(root: str | Path, source: Source, seq_no: int) -> list[str]:
             for name in difflib.get_close_matches(part, beside, cutoff=LIKENESS):
                 near = "/".join([*parts[:place], name, *parts[place + 1 :]])
                 count = len(names_of(landing, near, pattern))
-                found += [f"{near} has {_files(count)}"] if count else []
+                places += [f"{near} has {_files(count)}"] if count else []
     except UnusableFileError:
         return []
-    return found
+    return places
 
 
 def _files(count: int) -> str:

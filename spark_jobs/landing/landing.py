@@ -13,15 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.engine.columns import numbers
+from spark_jobs.engine.hashes import Hashes
+from spark_jobs.engine.records import RULES_VERSION
 from spark_jobs.exchange import ROWS_HERE
-from spark_jobs.kernels.identities import Hashes
-from spark_jobs.kernels.plain import numbers
-from spark_jobs.kernels.records.rules import RULES_VERSION
 from spark_jobs.landing import ledger
 from spark_jobs.landing.blocks import RECORDS, Blocks, drifts
 from spark_jobs.landing.chunking import as_chunks, chunks_here
+from spark_jobs.landing.counted import DUPLICATE, REJECT
 from spark_jobs.landing.counting import Contest, as_duplicates, contest, counted_row, with_conflict
-from spark_jobs.landing.difference import Difference, difference
+from spark_jobs.landing.difference import LandingDifference, difference
 from spark_jobs.landing.difference_here import difference_here
 from spark_jobs.landing.drift import check_drift
 from spark_jobs.landing.duplicates_here import ContestHere, contest_here, duplicates_here
@@ -29,7 +30,6 @@ from spark_jobs.landing.erasures import erased_values
 from spark_jobs.landing.ledger import COUNTS, LANDED, UNREADABLE, Version, ledger_row
 from spark_jobs.landing.places import Places
 from spark_jobs.landing.reader import read_files
-from spark_jobs.landing.standing import DUPLICATE, REJECT
 from spark_jobs.landing.survey import Survey
 from spark_jobs.landing.suspects import suspects
 from spark_jobs.sources import Source
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Landed:
+class LandingResult:
     """The result of a landing: the ledger's rows, which make the written data count, and the sums of their counts."""
 
     rows: list[dict[str, Any]]
@@ -72,24 +72,24 @@ class Landing:
     fence: Fence
     run_id: str
 
-    def land(self, found: Survey) -> Landed:
+    def land(self, survey: Survey) -> LandingResult:
         """Write chunks, rejects and duplicates; they count once the returned rows of the ledger are written."""
         erased = erased_values(self.lake, self.source)
-        blocks = Blocks.of(self.lake.spark, self.source, found.read, erased)
+        blocks = Blocks.of(self.lake.spark, self.source, survey.read, erased)
         try:
-            landed = self._add(found, blocks) if found.only_adds else None
+            landed = self._add(survey, blocks) if survey.only_adds else None
             if landed is None and self._is_for_here(blocks):
-                landed = self._correct_here(found, blocks)
+                landed = self._correct_here(survey, blocks)
         finally:
             blocks.forget()
         if landed is not None:
             return landed
         lake = with_frames(self.lake, "the landing of so many rows that change")
-        read = read_files(lake.spark, self.source, found.read, erased).persist()
+        read = read_files(lake.spark, self.source, survey.read, erased).persist()
         try:
             if self.source.unknown_columns == "fail":
                 check_drift(self.source, drifts(read))
-            return self._correct(lake, found, read)
+            return self._correct(lake, survey, read)
         finally:
             read.unpersist()
 
@@ -99,7 +99,7 @@ class Landing:
             return False
         return self.lake.spark is None or sum(ledger.rows_by_landing(self.lake, self.source).values()) <= ROWS_HERE
 
-    def _add(self, found: Survey, blocks: Blocks) -> Landed | None:
+    def _add(self, survey: Survey, blocks: Blocks) -> LandingResult | None:
         """Land files that are new to the ledger; None if one of their rows may count in place of a landed one.
 
         Raises:
@@ -113,18 +113,18 @@ class Landing:
         if displacing or (n_contested and self.source.duplicates == "last"):
             return None
         versions = {}
-        for file in found.read:
-            of_file, before = counted[file.path], found.before.get(file.path)
+        for file in survey.read:
+            of_file, before = counted[file.path], survey.before.get(file.path)
             versions[file.path] = Version.of(file, of_file["lines"], before, UNREADABLE if of_file["whole"] else LANDED)
-        places = Places.of({**found.before, **versions}.values(), self.source)
+        places = Places.of({**survey.before, **versions}.values(), self.source)
         hidden = self._hide(blocks, contested, places) if contested and n_contested else _Hidden()
         rows = []
         for path, version in versions.items():
             duplicates = hidden.files.get(path, 0)
             counts = {**counted[path], "duplicates": duplicates}
             counts["rows"] -= duplicates
-            rows.append(ledger_row(self.source, version, counts, replaces=found.before.get(path)))
-        landed = Landed(rows)
+            rows.append(ledger_row(self.source, version, counts, replaces=survey.before.get(path)))
+        landed = LandingResult(rows)
         n_rows, entities = landed.totals["rows"], max((c["entities"] for c in counted.values()), default=0)
         if n_rows:
             table = chunks(self.source)
@@ -172,12 +172,12 @@ class Landing:
         files = {places.paths[i]: n for i, n in zip(of_files.tolist(), counts.tolist(), strict=True)}
         return _Hidden(np.sort(row_ids), files)
 
-    def _correct_here(self, found: Survey, blocks: Blocks) -> Landed:
+    def _correct_here(self, survey: Survey, blocks: Blocks) -> LandingResult:
         """Land changes of landed files or rows, as a difference, in this process."""
         if self.source.unknown_columns == "fail":
             check_drift(self.source, blocks.drifts())
         before = ledger.versions(self.lake, self.source)
-        made = difference_here(self.lake, self.source, found, blocks, before)
+        made = difference_here(self.lake, self.source, survey, blocks, before)
         counts: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0))
         files, went = made.places.files(numbers(made.rows["row_id"])), numbers(made.rows["diff"]) < 0
         for what, of in (("rows_back", files[went]), ("rows", files[~went])):
@@ -187,7 +187,7 @@ class Landing:
             records = numbers(rows["records"], null=1).tolist() if what == "rejects" else [1] * rows.num_rows
             for path, diff, n in zip(rows["file"].to_pylist(), rows["diff"].to_pylist(), records, strict=True):
                 counts[path][f"{what}_back" if diff < 0 else what] += n
-        landed = self._differing(made.after, before, counts)
+        landed = self._changed_ledger_rows(made.after, before, counts)
         if made.rows.num_rows:
             entities = len(pc.unique(made.rows["entity"]))
             to = self.lake.destination(chunks(self.source), dense_layout(page_rows(made.rows.num_rows, entities)))
@@ -199,9 +199,9 @@ class Landing:
             self._append_here(DUPLICATES, made.duplicates, {})
         return landed
 
-    def _differing(
+    def _changed_ledger_rows(
         self, after: Mapping[str, Version], before: Mapping[str, Version], counts: Mapping[str, Mapping[str, int]]
-    ) -> Landed:
+    ) -> LandingResult:
         """The ledger's rows for the files that have another version now, or another count."""
         concerned = {path for path, version in after.items() if not version.same_as(before.get(path))}
         nothing = dict.fromkeys(COUNTS, 0)
@@ -209,14 +209,14 @@ class Landing:
             ledger_row(self.source, after[path], counts.get(path, nothing), replaces=before.get(path))
             for path in sorted({*concerned, *counts})
         ]
-        return Landed(rows)
+        return LandingResult(rows)
 
-    def _correct(self, lake: FrameLake, found: Survey, read: DataFrame) -> Landed:
+    def _correct(self, lake: FrameLake, survey: Survey, read: DataFrame) -> LandingResult:
         """Land changes of landed files or rows, as a difference."""
         before = ledger.versions(lake, self.source)
-        made = difference(lake, self.source, found, read, before)
+        made = difference(lake, self.source, survey, read, before)
         counts, entities = self._count_difference(made)
-        landed = self._differing(made.after, before, counts)
+        landed = self._changed_ledger_rows(made.after, before, counts)
         totals = landed.totals
         self._append_chunks(lake, made.rows, totals["rows"] + totals["rows_back"], entities)
         if totals["rejects"] + totals["rejects_back"]:
@@ -225,11 +225,11 @@ class Landing:
             self._append_duplicates(lake, made.duplicates)
         return landed
 
-    def _count_difference(self, made: Difference) -> tuple[dict[str, dict[str, int]], int]:
+    def _count_difference(self, made: LandingDifference) -> tuple[dict[str, dict[str, int]], int]:
         """The counts of rows that come and go, by path; and the approximate greatest number of entities in a file."""
         counts: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0))
         entities = 0
-        by_file = made.places.located(made.rows).groupBy("file", "diff")
+        by_file = made.places.locate(made.rows).groupBy("file", "diff")
         for row in by_file.agg(F.count(F.lit(1)).alias("n"), F.approx_count_distinct("entity").alias("d")).collect():
             counts[row.file]["rows_back" if row.diff < 0 else "rows"] += row.n
             entities = max(entities, row.d)
@@ -252,10 +252,10 @@ class Landing:
             lake.append_dense(chunks(self.source), made, page_rows(n_rows, entities))
 
     def _append_rejects(self, lake: FrameLake, rejects: DataFrame) -> None:
-        lake.append(QUARANTINE, _marked(rejects, {**self._rules, **self._marks}).coalesce(1), None)
+        lake.append(QUARANTINE, _mark(rejects, {**self._rules, **self._marks}).coalesce(1), None)
 
     def _append_duplicates(self, lake: FrameLake, duplicates: DataFrame) -> None:
-        rows = _marked(duplicates.select(*DUPLICATE, "diff"), self._marks)
+        rows = _mark(duplicates.select(*DUPLICATE, "diff"), self._marks)
         lake.append(DUPLICATES, rows.coalesce(1), None)
 
     @property
@@ -269,7 +269,7 @@ class Landing:
         return {"source": self.source.name, "landing": self.fence.token, "run_id": self.run_id}
 
 
-def _marked(rows: DataFrame, marks: Mapping[str, Any]) -> DataFrame:
+def _mark(rows: DataFrame, marks: Mapping[str, Any]) -> DataFrame:
     return rows.withColumns({name: F.lit(value) for name, value in marks.items()})
 
 

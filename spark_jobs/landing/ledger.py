@@ -83,7 +83,7 @@ class PendingLanding:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LedgerState:
     """The ledger as a run needs it. `all_files`: path -> the newest version. `files`: those of the run's drops.
     `pending`: the landings that are not in the trace yet, by their numbers, oldest first."""
 
@@ -92,15 +92,15 @@ class Known:
     pending: dict[int, PendingLanding]
 
 
-def known(lake: Lake, source: Source, drops: range | None, landed_through: int) -> Known:
+def read_ledger(lake: Lake, source: Source, drops: range | None, landed_through: int) -> LedgerState:
     """Read the ledger once. `drops`: the run's drops, None for all. Landings beyond `landed_through` are pending."""
     rows = _rows(lake, source, pc.scalar(True))
     all_files = {row["path"]: _version(row) for row in rows if row["path"] is not None}
     files = {path: version for path, version in all_files.items() if drops is None or version.seq_no in drops}
-    return Known(all_files, files, _pending(row for row in rows if row["landing"] > landed_through))
+    return LedgerState(all_files, files, _pending_landings(row for row in rows if row["landing"] > landed_through))
 
 
-def _pending(rows: Iterable[Mapping[str, Any]]) -> dict[int, PendingLanding]:
+def _pending_landings(rows: Iterable[Mapping[str, Any]]) -> dict[int, PendingLanding]:
     pending: dict[int, PendingLanding] = {}
     for row in rows:
         pending[row["landing"]] = pending.get(row["landing"], PendingLanding()).plus(row)
@@ -119,7 +119,7 @@ def _version(row: Mapping[str, Any]) -> Version:
 
 def pending_landings(lake: Lake, source: Source, landed_through: int) -> dict[int, PendingLanding]:
     """The landings beyond `landed_through`, by their numbers, oldest first."""
-    return _pending(_rows(lake, source, pc.field("landing") > landed_through))
+    return _pending_landings(_rows(lake, source, pc.field("landing") > landed_through))
 
 
 def landings_between(lake: Lake, source: Source, after: int, through: int) -> list[int]:
@@ -129,15 +129,15 @@ def landings_between(lake: Lake, source: Source, after: int, through: int) -> li
 
 def rows_by_landing(lake: TableReader, source: Source) -> dict[int, int]:
     """The number of rows that came to chunks or were taken back, by landing."""
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for row in _rows(lake, source, pc.scalar(True)):
-        found[row["landing"]] = found.get(row["landing"], 0) + row["rows"] + (row["rows_back"] or 0)
-    return found
+        counts[row["landing"]] = counts.get(row["landing"], 0) + row["rows"] + (row["rows_back"] or 0)
+    return counts
 
 
 @dataclass(slots=True)
 class LandedDrop:
-    """A drop in the ledger: the newest checksums of its files by path, and the number of their rows that stand."""
+    """A drop in the ledger: the newest checksums of its files by path, and the number of their rows that count."""
 
     checksums: dict[str, str] = field(default_factory=dict)
     rows: int = 0

@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.engine.chunks import chunk_columns, chunk_rows, due_runs, layers
 from spark_jobs.errors import TidemarkError
 from spark_jobs.exchange import tasks_for
-from spark_jobs.kernels.chunks.columns import chunk_columns
-from spark_jobs.kernels.chunks.merging import chunk_rows, due_runs, layers
 from spark_jobs.landing import ledger
 from spark_jobs.landing.block_chunks import HELD_BYTES, HELD_ROWS
 from spark_jobs.landing.chunking import ARRAYS, chunk_limits, merged_chunks, row_layout
@@ -42,7 +41,7 @@ _NEVER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LandingRange:
     """Files of chunks whose column `landing` is between `first` and `last`, both included, as in no other file: their
     chunks, bytes and rows. A merge makes one run, of all landings beyond the run before it."""
 
@@ -52,14 +51,14 @@ class Run:
     size: int
     rows: int = 0
 
-    def joined(self, other: Run) -> Run:
+    def join(self, other: LandingRange) -> LandingRange:
         """One run of both, without a number of rows."""
         last = max(self.last, other.last)
-        return Run(self.first, last, self.chunks + other.chunks, self.size + other.size)
+        return LandingRange(self.first, last, self.chunks + other.chunks, self.size + other.size)
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class ChunkMerges:
     """The result of a merge: the numbers of chunks before and after, and of their rows; all 0 if there was nothing to
     merge."""
 
@@ -74,12 +73,12 @@ class RowsDiffer(TidemarkError):
     code = "rows_differ"
 
 
-def merge_due(lake: RunLake, source: Source, token: int, through: int) -> Merged:
+def merge_due(lake: RunLake, source: Source, token: int, through: int) -> ChunkMerges:
     """Merge the newest runs of landings up to `through`, if there are enough for a merge to pay; see
-    `kernels.chunks.merging.due_runs`. Runs whose chunks are dense already stay."""
+    `engine.chunks.merging.due_runs`. Runs whose chunks are dense already stay."""
     of_landing = ledger.rows_by_landing(lake, source)
     runs = runs_of(lake, source, of_landing)
-    thin: list[Run] = []
+    thin: list[LandingRange] = []
     for run in reversed([run for run in runs if run.last <= through]):
         # merging fills an unsorted chunk up to this many rows at most
         if 2 * run.rows > run.chunks * source.chunks.unsorted:
@@ -87,25 +86,27 @@ def merge_due(lake: RunLake, source: Source, token: int, through: int) -> Merged
         thin.insert(0, run)
     newest = due_runs([run.size for run in thin])
     return (
-        _merge(lake, source, token, range(thin[-newest].first, through + 1), runs, of_landing) if newest else Merged()
+        _merge(lake, source, token, range(thin[-newest].first, through + 1), runs, of_landing)
+        if newest
+        else ChunkMerges()
     )
 
 
-def merge_all(lake: RunLake, source: Source, token: int, through: int) -> Merged:
+def merge_all(lake: RunLake, source: Source, token: int, through: int) -> ChunkMerges:
     """Merge the chunks of all landings up to `through`; a repeat changes nothing."""
     of_landing = ledger.rows_by_landing(lake, source)
     return _merge(lake, source, token, range(through + 1), runs_of(lake, source, of_landing), of_landing)
 
 
-def runs_of(lake: Lake, source: Source, rows_by_landing: Mapping[int, int]) -> list[Run]:
+def runs_of(lake: Lake, source: Source, rows_by_landing: Mapping[int, int]) -> list[LandingRange]:
     """The runs of a source's chunks, oldest first, with the ledger's numbers of rows. Reads Delta's log, no chunk."""
     files = sorted(
         (_run(file) for file in logged_files(lake.folder.handle(chunks(source)), "landing")), key=lambda run: run.first
     )
-    runs: list[Run] = []
+    runs: list[LandingRange] = []
     for file in files:
         overlaps = runs and file.first <= runs[-1].last
-        runs.append(runs.pop().joined(file) if overlaps else file)
+        runs.append(runs.pop().join(file) if overlaps else file)
     after = 0
     for place, run in enumerate(runs):
         rows = sum(rows for landing, rows in rows_by_landing.items() if after < landing <= run.last)
@@ -113,10 +114,10 @@ def runs_of(lake: Lake, source: Source, rows_by_landing: Mapping[int, int]) -> l
     return runs
 
 
-def _run(file: FileSummary) -> Run:
+def _run(file: FileSummary) -> LandingRange:
     """A run of one file. A file without bounds in the log is never merged."""
     first, last = file.bounds["landing"]
-    return Run(0 if first is None else first, _NEVER if last is None else last, file.rows, file.size)
+    return LandingRange(0 if first is None else first, _NEVER if last is None else last, file.rows, file.size)
 
 
 def _merge(
@@ -124,9 +125,9 @@ def _merge(
     source: Source,
     token: int,
     landings: range,
-    runs: Sequence[Run],
+    runs: Sequence[LandingRange],
     rows_by_landing: Mapping[int, int],
-) -> Merged:
+) -> ChunkMerges:
     """Merge the chunks of some landings, in one commit; no commit if one run would become as many chunks.
 
     Raises:
@@ -135,7 +136,7 @@ def _merge(
     table, through = chunks(source), landings.stop - 1
     before = [run for run in runs if landings.start <= run.first and run.last <= through]
     if not before:
-        return Merged()
+        return ChunkMerges()
     n_before = sum(run.chunks for run in before)
     # by the landings, not by the runs: a landing whose chunks are gone has no run
     after = max((run.last for run in runs if run.last < before[0].first), default=0)
@@ -150,9 +151,9 @@ def _merge(
     if draft.rows != rows:
         raise _rows_differ(source, rows, draft.rows)
     if len(before) == 1 and draft.chunks == n_before:
-        return Merged()
+        return ChunkMerges()
     draft.replace(page_rows(rows, draft.chunks))
-    return Merged(n_before, draft.chunks, rows)
+    return ChunkMerges(n_before, draft.chunks, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,7 @@ def _merge_in_tasks(lake: SparkLake, table: Table, merger: _Merger, counted: _Co
     """Merge chunks in tasks of Spark, each with about `ROWS_A_FILE` of the `rows`."""
     stored = lake.read(table).where(counted.inside & F.col("landing").isin(*counted.landings))
     # not `persist`: Spark plans a cached query again at every write to a table that it reads
-    made = merged(stored, merger, -(-rows // ROWS_A_FILE)).localCheckpoint()
+    made = merge_chunks(stored, merger, -(-rows // ROWS_A_FILE)).localCheckpoint()
     n_chunks, n_rows = made.agg(F.count(F.lit(1)), F.coalesce(F.sum("rows"), F.lit(0))).collect()[0]
     return _Draft(n_chunks, n_rows, lambda rows_in_page: lake.replace_dense(table, made, counted.inside, rows_in_page))
 
@@ -223,16 +224,16 @@ def _rows_differ(source: Source, ledger_rows: int, chunk_rows: int) -> RowsDiffe
 
 
 def merged_here(stored: pa.Table, merger: _Merger) -> pa.Table:
-    """The chunks `stored`, merged in this process: the same as one task of `merged` makes of them."""
+    """The chunks `stored`, merged in this process: the same as one task of `merge_chunks` makes of them."""
     first = pc.list_element(stored["row_ids"], 0)
     ordered = stored.append_column("first", first).sort_by([("entity", "ascending"), ("first", "ascending")])
     batches = [*merger(ordered.drop_columns("first").combine_chunks().to_batches())]
     return pa.Table.from_batches(batches) if batches else stored.slice(0, 0)
 
 
-def merged(held: DataFrame, merger: _Merger, tasks: int) -> DataFrame:
-    """The chunks `held`, merged by `tasks` tasks, each with a range of entities."""
-    together = held.coalesce(1) if tasks <= 1 else held.repartitionByRange(tasks, "entity")
+def merge_chunks(stored: DataFrame, merger: _Merger, tasks: int) -> DataFrame:
+    """The chunks `stored`, merged by `tasks` tasks, each with a range of entities."""
+    together = stored.coalesce(1) if tasks <= 1 else stored.repartitionByRange(tasks, "entity")
     return together.sortWithinPartitions("entity", F.col("row_ids")[0]).mapInArrow(
         merger, chunks(merger.source).schema()
     )
@@ -248,23 +249,23 @@ class _Merger:
     token: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held: list[pa.Table] = []
+        waiting_parts: list[pa.Table] = []
         parts = 0
         for batch in batches:
             for part in _parts(pa.Table.from_batches([batch])):
-                held.append(part)
-                if _rows_in(held) >= HELD_ROWS or sum(p.nbytes for p in held) >= HELD_BYTES:
-                    whole, held = _whole_entities(pa.concat_tables(held))
-                    yield from self._merged(whole, parts)
+                waiting_parts.append(part)
+                if _rows_in(waiting_parts) >= HELD_ROWS or sum(p.nbytes for p in waiting_parts) >= HELD_BYTES:
+                    whole, waiting_parts = _whole_entities(pa.concat_tables(waiting_parts))
+                    yield from self._merge(whole, parts)
                     parts += 1
-        if held:
-            yield from self._merged(pa.concat_tables(held), parts)
+        if waiting_parts:
+            yield from self._merge(pa.concat_tables(waiting_parts), parts)
 
-    def _merged(self, held: pa.Table, part: int) -> Iterator[pa.RecordBatch]:
+    def _merge(self, stored: pa.Table, part: int) -> Iterator[pa.RecordBatch]:
         layout = row_layout(self.source)
         names = {layout.row_id, *layout.timelines, *layout.components}
         arrays = {name: ARRAYS.get(name, name) for name in names} | {"of_row": LANDINGS.name}
-        rows = chunk_rows(held, rows="rows", arrays=arrays, same=("entity", "diff", "landing"))
+        rows = chunk_rows(stored, rows="rows", arrays=arrays, same=("entity", "diff", "landing"))
         # as `LANDING_OF_ROWS` has it: rows of one landing are stored without it
         of_row = pc.coalesce(rows["of_row"], rows["landing"])
         rows = rows.drop_columns(["of_row", "landing"]).append_column("landing", of_row)
@@ -275,9 +276,11 @@ class _Merger:
         made = []
         for number in np.unique(layer).tolist():
             for diff, of_diff in ((1, ~went[order]), (-1, went[order])):
-                own = order[(layer == number) & of_diff]
-                if own.size:
-                    made.append(self._cut(rows.take(pa.array(own)), diff, f"merged-{self.token}-{part}-{number}"))
+                layer_rows = order[(layer == number) & of_diff]
+                if layer_rows.size:
+                    made.append(
+                        self._cut(rows.take(pa.array(layer_rows)), diff, f"merged-{self.token}-{part}-{number}")
+                    )
         yield from pa.concat_tables(made).sort_by("entity").to_batches()
 
     def _cut(self, rows: pa.Table, diff: int, writer: str) -> pa.Table:
@@ -305,9 +308,9 @@ def _rows_in(chunks: Sequence[pa.Table]) -> int:
     return sum(int(table["rows"].to_numpy().sum()) for table in chunks)
 
 
-def _whole_entities(held: pa.Table) -> tuple[pa.Table, list[pa.Table]]:
+def _whole_entities(stored: pa.Table) -> tuple[pa.Table, list[pa.Table]]:
     """The chunks of all entities but the last, which may continue, and those of the last. If there is only one entity,
     all chunks and none."""
-    entity = held["entity"].combine_chunks()
+    entity = stored["entity"].combine_chunks()
     last = pc.index(entity, entity[-1]).as_py()
-    return (held.slice(0, last), [held.slice(last)]) if last else (held, [])
+    return (stored.slice(0, last), [stored.slice(last)]) if last else (stored, [])

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import TidemarkError
+from spark_jobs.landing.counted import counted_rows
 from spark_jobs.landing.erasures import erased_values
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.ledger import LANDED, RETRACTED, Version
 from spark_jobs.landing.places import Places
 from spark_jobs.landing.reader import read_files
-from spark_jobs.landing.standing import standing_rows
 from spark_jobs.landing.survey import Survey
 from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.row_json import as_json
@@ -82,11 +82,11 @@ def refuse_cut_anew(lake: Lake, source: Source, surveyed: Survey, listed: Iterab
         return
     frames = with_frames(lake, "a comparison of files that may have been cut anew")
     near = F.col("seq_no").between(min(drops), max(drops))
-    stood = _texts(Places.of(gone, source).located(standing_rows(frames, source, near)), source)
+    stood = _texts(Places.of(gone, source).locate(counted_rows(frames, source, near)), source)
     read = read_files(frames.spark, source, new, erased_values(lake, source)).where("rule IS NULL")
     come = _texts(read.select(*[column.name for column in row_columns(source)], "file"), source)
     try:
-        repeating, repeated = _contained(come, stood), _contained(stood, come)
+        repeating, repeated = _contained_files(come, stood), _contained_files(stood, come)
     finally:
         stood.unpersist()
         come.unpersist()
@@ -99,7 +99,7 @@ def _texts(rows: DataFrame, source: Source) -> DataFrame:
     return rows.withColumn("row_id", F.lit(0).cast("bigint")).select("file", as_json(source).alias("text")).persist()
 
 
-def _contained(files: DataFrame, others: DataFrame) -> list[str]:
+def _contained_files(files: DataFrame, others: DataFrame) -> list[str]:
     """The files that have rows, all of which are among `others`, too."""
     with_rows = files.select("file").distinct()
     more = files.join(others.select("text"), "text", "left_anti").select("file").distinct()

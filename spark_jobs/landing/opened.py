@@ -90,13 +90,13 @@ def reaching(uri: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:
         place = urlsplit(uri)
-        shown = urlunsplit(place._replace(netloc=place.netloc.rpartition("@")[2], query=""))
+        address = urlunsplit(place._replace(netloc=place.netloc.rpartition("@")[2], query=""))
         raise LandingUnreachable(
-            expected=f"an answer from {shown}",
+            expected=f"an answer from {address}",
             found=" ".join(str(error).split())[:300],
             consequence="nothing was landed",
             next_step="check TIDEMARK_LANDING, the network and the credentials in the environment, then run again",
-            place=shown,
+            place=address,
         ) from None
 
 
@@ -115,8 +115,8 @@ def _open_local(place: str | Path) -> Iterator[OpenedFile]:
 
 
 def _local_status(descriptor: int) -> tuple[int, int]:
-    found = os.fstat(descriptor)
-    return found.st_size, found.st_mtime_ns
+    status = os.fstat(descriptor)
+    return status.st_size, status.st_mtime_ns
 
 
 @contextmanager
@@ -131,10 +131,10 @@ def _open_remote(uri: str) -> Iterator[OpenedFile]:
 
 def _remote_status(system: fs.FileSystem, path: str, uri: str) -> tuple[int, int]:
     with reaching(uri):
-        found = system.get_file_info(path)
-    if found.type != fs.FileType.File:
-        raise UnusableFileError("not_a_file", f"expected a file, found: {found.type.name}")
-    return found.size, found.mtime_ns or 0
+        status = system.get_file_info(path)
+    if status.type != fs.FileType.File:
+        raise UnusableFileError("not_a_file", f"expected a file, found: {status.type.name}")
+    return status.size, status.mtime_ns or 0
 
 
 class _Remote(io.RawIOBase):

@@ -12,7 +12,7 @@ from spark_jobs.plugins.code import Parser
 _BLOCK_BYTES = 1 << 20
 
 
-def parsed(parser: Parser, blocks: Iterator[bytes]) -> Iterator[bytes]:
+def parse(parser: Parser, blocks: Iterator[bytes]) -> Iterator[bytes]:
     """The records of a file's blocks, as blocks of lines with one record each.
 
     Raises:
@@ -40,6 +40,6 @@ def _line(record: object) -> bytes:
     if isinstance(record, dict):
         return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
     if isinstance(record, str):
-        # in quotes it is no record of NDJSON, so it is rejected as it stands
+        # in quotes it is no record of NDJSON, so it is rejected unchanged
         return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
     raise TypeError(f"expected a dict or the text of a record that can't be read, found {type(record).__name__}")

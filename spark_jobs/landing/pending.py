@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.kernels.chunks.merging import chunk_rows as rows_of
-from spark_jobs.kernels.plain import numbers
+from spark_jobs.engine.chunks import chunk_rows as rows_of
+from spark_jobs.engine.columns import numbers
 from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
@@ -86,16 +86,16 @@ class Pending:
 
 def pending_updates(lake: Lake, source: Source, landed_through: int) -> Pending:
     """The rows of every landing in the ledger beyond `landed_through`."""
-    found = pending_landings(lake, source, landed_through)
-    drops = tuple(sorted({n for landing in found.values() for n in landing.drops}))
-    with_rows = [number for number, landing in found.items() if landing.n_updates]
+    landings = pending_landings(lake, source, landed_through)
+    drops = tuple(sorted({n for landing in landings.values() for n in landing.drops}))
+    with_rows = [number for number, landing in landings.items() if landing.n_updates]
     if not with_rows:
-        return Pending(None, tuple(found), drops)
-    n_rows = sum(landing.n_updates for landing in found.values())
-    repeats = any(landing.counts["rows_back"] for landing in found.values())
+        return Pending(None, tuple(landings), drops)
+    n_rows = sum(landing.n_updates for landing in landings.values())
+    repeats = any(landing.counts["rows_back"] for landing in landings.values())
     of_landings = pc.field("landing").isin(pa.array(with_rows, pa.int64()))
     stored = lake.stored(chunks(source), ["entity"], of_landings)
-    return Pending(ChunkRows(source, stored, n_rows), tuple(found), drops, repeats)
+    return Pending(ChunkRows(source, stored, n_rows), tuple(landings), drops, repeats)
 
 
 def chunk_rows(lake: FrameLake, source: Source) -> DataFrame:
@@ -103,7 +103,7 @@ def chunk_rows(lake: FrameLake, source: Source) -> DataFrame:
     return rows_of_chunks(lake.read(chunks(source)), source, landing=F.expr(LANDING_OF_ROWS))
 
 
-def rows_of_chunks(held: DataFrame, source: Source, **more: Column) -> DataFrame:
+def rows_of_chunks(chunks: DataFrame, source: Source, **more: Column) -> DataFrame:
     """Chunks as rows, in the order of the chunks: the columns of `tables.row_columns`, `diff`, and an element of each
     of the arrays `more`."""
     alone = ("seq_no", "entity")
@@ -113,7 +113,7 @@ def rows_of_chunks(held: DataFrame, source: Source, **more: Column) -> DataFrame
         F.coalesce(PLURAL.get(c.name, c.name), F.array_repeat(F.lit(None).cast(c.type), F.col("rows"))).alias(c.name)
         for c in in_arrays
     ]
-    zipped = held.select("diff", "entity", *arrays, *[array.alias(name) for name, array in more.items()])
+    zipped = chunks.select("diff", "entity", *arrays, *[array.alias(name) for name, array in more.items()])
     names = [*[c.name for c in in_arrays], *more]
     rows = zipped.select("diff", "entity", F.explode(F.arrays_zip(*names)).alias("r"))
     # a merged chunk has rows of several drops

@@ -49,7 +49,7 @@ class Places:
         )
         for one, other in pairwise(placed):
             if other[0] <= max(one[0], one[1]):
-                raise _shared(source, one[2], other[2], drop_of(one[0]))
+                raise _shared_ids_error(source, one[2], other[2], drop_of(one[0]))
         firsts, lasts = (np.array([place[i] for place in placed], np.int64) for i in (0, 1))
         return cls(firsts, lasts, tuple(path for _, _, path in placed))
 
@@ -58,7 +58,7 @@ class Places:
         before = np.searchsorted(self.firsts, row_ids, "right") - 1
         return np.where((before >= 0) & (row_ids <= self.lasts[before]), before, -1) if self.paths else before
 
-    def located(self, rows: DataFrame) -> DataFrame:
+    def locate(self, rows: DataFrame) -> DataFrame:
         """The rows whose `row_id` belongs to one of these files, with `file` and `line`."""
         # a file has fewer ids than there are with the same upper bits, so its ids have one or two values of these: the
         # join is on an equal value, and compares a row with the few files near it
@@ -76,7 +76,7 @@ class Places:
         return rows.join(files, is_own).select(*rows.columns, "file", line)
 
 
-def _shared(source: Source, one: str, other: str, seq_no: int) -> RowIdsShared:
+def _shared_ids_error(source: Source, one: str, other: str, seq_no: int) -> RowIdsShared:
     drop = source.drops.label(seq_no)
     return RowIdsShared(
         expected=f"row ids of their own for the lines of each file of drop {drop} of {source.name}",

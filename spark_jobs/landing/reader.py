@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from spark_jobs.kernels.records.erased import Erasures
+from spark_jobs.engine.records import Erasures
 from spark_jobs.landing.files import LandingFile, list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import output_schema, read_listed_files

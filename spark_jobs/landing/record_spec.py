@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from spark_jobs.kernels.records import ColumnSpec, RecordSpec, RowCheck
-from spark_jobs.kernels.records.erased import Erasures
-from spark_jobs.kernels.records.spec import ColumnType
-from spark_jobs.sources import Between, DataCheck, In, Lateness, Matches, NotNull, Source, typed
+from spark_jobs.engine.records import ColumnSpec, ColumnType, Erasures, RecordSpec, RowCheck
+from spark_jobs.sources import Between, DataCheck, In, LatenessCheck, Matches, NotNull, Source, as_typed
 
 
 def record_spec(source: Source, erased: Erasures | None = None) -> RecordSpec:
@@ -58,14 +56,14 @@ def _row_check(source: Source, name: str, check: DataCheck) -> RowCheck:
     """The check of rows for the kernels; rows that break it are quarantined."""
     if isinstance(check, NotNull):
         return RowCheck(name, "not_null", check.in_words, check.column)
-    if isinstance(check, Lateness):
+    if isinstance(check, LatenessCheck):
         return RowCheck(name, "lateness", check.in_words, greatest=check.max_us)
     if isinstance(check, Matches):
         return RowCheck(name, "matches", check.in_words, check.column, pattern=check.pattern)
     assert isinstance(check, Between | In), "a source file lets no other kind quarantine"
     column = source.columns[check.column]
     if isinstance(check, In):
-        values = tuple(typed(value, column) for value in check.values)
+        values = tuple(as_typed(value, column) for value in check.values)
         return RowCheck(name, "in", check.in_words, check.column, values=values)
-    least, greatest = (None if end is None else typed(end, column) for end in (check.min, check.max))
+    least, greatest = (None if end is None else as_typed(end, column) for end in (check.min, check.max))
     return RowCheck(name, "between", check.in_words, check.column, least, greatest)

@@ -24,7 +24,7 @@ def row_texts(rows: pa.Table, columns: Sequence[Column]) -> list[str]:
     are days, decimals are texts: so no digit is lost."""
     texts: list[list[str]] = [[] for _ in range(rows.num_rows)]
     for column in columns:
-        name, value_text = f"{_quoted(column.name)}:", _text_of(column)
+        name, value_text = f"{_quote(column.name)}:", _text_of(column)
         values = rows[column.name]
         plain = values.cast(pa.int64()) if column.type == "TIMESTAMP" else values
         for parts, value in zip(texts, plain.to_pylist(), strict=True):
@@ -42,25 +42,25 @@ def _text_of(column: Column) -> Callable[[Any], str]:
     if column.type.startswith("DECIMAL"):
         return lambda decimal: f'"{decimal:f}"'
     if column.type.startswith("MAP"):
-        return lambda pairs: "{" + ",".join(f"{_quoted(key)}:{_quoted(value)}" for key, value in pairs) + "}"
-    return _quoted
+        return lambda pairs: "{" + ",".join(f"{_quote(key)}:{_quote(value)}" for key, value in pairs) + "}"
+    return _quote
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
 def _of_double(value: float) -> str:
-    """A double as Java writes it: the fewest digits that tell it apart from all others."""
+    """A double as Java writes it: the fewest digits that distinguish it from all others."""
     if not math.isfinite(value):
-        return _quoted("NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity")
+        return _quote("NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity")
     if value == 0 or _LEAST_PLAIN <= abs(value) < _LEAST_SCIENTIFIC:
         text = f"{Decimal(repr(value)):f}"
         return text if "." in text else f"{text}.0"
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     assert isinstance(exponent, int), "it is finite"
-    first, rest = digits[0], "".join(map(str, digits[1:])) or "0"
-    return f"{'-' if sign else ''}{first}.{rest}E{exponent + len(digits) - 1}"
+    first, fraction = digits[0], "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{first}.{fraction}E{exponent + len(digits) - 1}"
 
 
 def rows_of_texts(texts: Sequence[str], columns: Sequence[Column]) -> pa.Table:
@@ -77,7 +77,7 @@ def rows_of_texts(texts: Sequence[str], columns: Sequence[Column]) -> pa.Table:
 
 
 def _reader_of(column: Column) -> Callable[[Any], Any]:
-    """The function that makes a value of a column of what JSON has."""
+    """The function that converts a value of JSON to a value of a column."""
     if column.type == "DOUBLE":
         return float
     if column.type.startswith("DECIMAL"):

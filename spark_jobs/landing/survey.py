@@ -18,13 +18,13 @@ class Survey:
     """The work of a landing.
 
     `read`: files to read. `before`: the ledger's versions of all files of the drops. `retracted`: versions to take
-    back. `known`: number of listed files that are left as they are.
+    back. `unchanged`: number of listed files that are left as they are.
     """
 
     read: list[LandingFile]
     before: Mapping[str, Version]
     retracted: list[Version]
-    known: int
+    unchanged: int
 
     @property
     def changed(self) -> list[str]:
@@ -57,13 +57,13 @@ def survey(
     """
 
     def stays_out(file: LandingFile) -> bool:
-        known = before.get(file.path)
-        if known is None or known.kind != RETRACTED or known.checksum != file.checksum:
+        version = before.get(file.path)
+        if version is None or version.kind != RETRACTED or version.checksum != file.checksum:
             return False
         return not (brought_back and chosen is not None and file.path in chosen)
 
     present = {file.path: file for file in listed if not stays_out(file)}
-    read, known = [], 0
+    read, unchanged = [], 0
     for path, file in present.items():
         version = before.get(path)
         is_new = version is None or version.kind == RETRACTED or version.checksum != file.checksum
@@ -71,8 +71,8 @@ def survey(
             first = None if version is None else version.first_row_id
             read.append(file if first is None else replace(file, first_row_id=first))
         else:
-            known += 1
-    return Survey(sorted(read, key=lambda f: (f.seq_no, f.path)), before, [], known)
+            unchanged += 1
+    return Survey(sorted(read, key=lambda f: (f.seq_no, f.path)), before, [], unchanged)
 
 
 def survey_retraction(listed: Iterable[LandingFile], before: Mapping[str, Version], paths: Collection[str]) -> Survey:
@@ -80,4 +80,4 @@ def survey_retraction(listed: Iterable[LandingFile], before: Mapping[str, Versio
     retracted = [v for p, v in before.items() if p in paths and v.kind != RETRACTED]
     gone = {v.path for v in retracted}
     others = survey((file for file in listed if file.path not in gone), before, chosen=())
-    return Survey([], before, retracted, others.known)
+    return Survey([], before, retracted, others.unchanged)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spark_jobs.engine.columns import repeated
+from spark_jobs.engine.hashes import BloomFilter, Hashes, hashes_of
 from spark_jobs.exchange import answers
-from spark_jobs.kernels.identities import BloomFilter, Hashes, hashes_of
-from spark_jobs.kernels.plain import repeated
 from spark_jobs.landing.blocks import Blocks
 from spark_jobs.landing.reader import MOST_TASKS
 from spark_jobs.sources import Source
@@ -37,24 +37,24 @@ def suspects(lake: Lake, source: Source, blocks: Blocks, first: Hashes) -> Hashe
     shared = []
     for number in range(blocks.hash_ranges):
         new = blocks.hashes(number) if number else first
-        shared += [repeated(new), _landed(lake.spark, landed, new)]
+        shared += [repeated(new), _landed_hashes(lake.spark, landed, new)]
     return np.unique(np.concatenate(shared))
 
 
-def _landed(spark: SparkSession | None, landed: StoredRows, new: Hashes) -> Hashes:
+def _landed_hashes(spark: SparkSession | None, landed: StoredRows, new: Hashes) -> Hashes:
     """The hashes in `new` that a landed row has, too."""
     if not new.size or not landed.fragments:
         return new[:0]
     wanted = BloomFilter.of(new)
     pieces = landed.split(max(landed.n_rows // MOST_TASKS, 1))
-    suspects = answers(spark, pieces, partial(_passing, wanted=wanted), here=landed.n_bytes <= BYTES_HERE)
+    suspects = answers(spark, pieces, partial(_passing_hashes, wanted=wanted), here=landed.n_bytes <= BYTES_HERE)
     passing = [np.frombuffer(part, np.uint64) for part in suspects]
     of_landed = np.concatenate([new[:0], *passing])
     places = np.minimum(np.searchsorted(new, of_landed), new.size - 1)
     return np.unique(of_landed[new[places] == of_landed])
 
 
-def _passing(landed: StoredRows, *, wanted: BloomFilter) -> bytes:
+def _passing_hashes(landed: StoredRows, *, wanted: BloomFilter) -> bytes:
     """The hashes of delta_ids in these files that pass the filter."""
     passing = []
     for table in landed.tables():

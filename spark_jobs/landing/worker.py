@@ -16,11 +16,18 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from spark_jobs.kernels.records import FileRejectedError, RecordSpec, read_csv, read_json, read_ndjson, read_parquet
-from spark_jobs.kernels.text_encodings import as_utf8
+from spark_jobs.engine.records import (
+    FileRejectedError,
+    RecordSpec,
+    as_utf8,
+    read_csv,
+    read_json,
+    read_ndjson,
+    read_parquet,
+)
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.opened import UnusableFileError, open_file
-from spark_jobs.landing.parsers import parsed
+from spark_jobs.landing.parsers import parse
 from spark_jobs.plugins.code import Format, Parser
 
 BLOCK_BYTES = 1 << 22
@@ -62,10 +69,10 @@ def read_file(file: LandingFile, form: Format, spec: RecordSpec) -> Iterator[pa.
             for batch in _batches(file, form, spec):
                 waiting.add(batch)
         except (FileRejectedError, UnusableFileError) as refused:
-            yield _placed(_rejection(spec, refused.rule, refused.reason), file)
+            yield _add_places(_rejection(spec, refused.rule, refused.reason), file)
             return
         for batch in waiting:
-            yield _placed(batch, file)
+            yield _add_places(batch, file)
 
 
 def first_rows(file: LandingFile, form: Format, spec: RecordSpec) -> pa.RecordBatch | None:
@@ -80,7 +87,7 @@ def _batches(file: LandingFile, form: Format, spec: RecordSpec) -> Iterator[pa.R
     spec = spec.of_drop(file.seq_no)
     with open_file(file.location) as opened:
         if opened.status() != (file.size, file.modified_ns):
-            raise _changed()
+            raise _changed_file_error()
         if form == "parquet":
             expansion = Expansion(file.size, spec.max_expansion)
             for batch in read_parquet(opened.raw, spec):
@@ -90,7 +97,7 @@ def _batches(file: LandingFile, form: Format, spec: RecordSpec) -> Iterator[pa.R
         else:
             hashed = Hashed(opened.raw)
             blocks = plain_blocks(hashed, Expansion(file.size, spec.max_expansion))
-            blocks = parsed(form, blocks) if isinstance(form, Parser) else as_utf8(blocks, spec.encoding)
+            blocks = parse(form, blocks) if isinstance(form, Parser) else as_utf8(blocks, spec.encoding)
             read = {"csv": read_csv, "json": read_json}.get(str(form), read_ndjson)
             try:
                 yield from read(blocks, spec)
@@ -99,10 +106,10 @@ def _batches(file: LandingFile, form: Format, spec: RecordSpec) -> Iterator[pa.R
                     raise
             checksum = hashed.finish()
     if checksum != file.checksum:
-        raise _changed()
+        raise _changed_file_error()
 
 
-def _changed() -> UnusableFileError:
+def _changed_file_error() -> UnusableFileError:
     return UnusableFileError("changed_file", "expected the file as it was listed, found it changed while it was read")
 
 
@@ -170,8 +177,8 @@ def plain_blocks(file: Hashed, expansion: Expansion) -> Iterator[bytes]:
         except (OSError, EOFError, zlib.error) as error:
             short = isinstance(error, EOFError) or "runcated" in str(error)
             rule = "truncated_file" if short else "unreadable_file"
-            found = "its end missing" if short else "bytes that are none"
-            raise UnusableFileError(rule, f"expected a whole {codec} file, found {found}") from None
+            damage = "its end missing" if short else "bytes that are none"
+            raise UnusableFileError(rule, f"expected a whole {codec} file, found {damage}") from None
         if not block:
             return
         if codec:
@@ -187,11 +194,13 @@ def _checksum(raw: IO[bytes]) -> str:
 
 def _rejection(spec: RecordSpec, rule: str, reason: str) -> pa.RecordBatch:
     schema = spec.schema()
-    told = {"rule": rule, "reason": reason}
-    return pa.RecordBatch.from_arrays([pa.array([told.get(field.name)], field.type) for field in schema], schema=schema)
+    values = {"rule": rule, "reason": reason}
+    return pa.RecordBatch.from_arrays(
+        [pa.array([values.get(field.name)], field.type) for field in schema], schema=schema
+    )
 
 
-def _placed(batch: pa.RecordBatch, file: LandingFile) -> pa.RecordBatch:
+def _add_places(batch: pa.RecordBatch, file: LandingFile) -> pa.RecordBatch:
     """The batch with its file's place and its rows' ids in front."""
     count, lines = batch.num_rows, batch.column(0)
     front = [
@@ -208,7 +217,7 @@ class _Waiting:
     """Batches in their order; beyond `WAITING_BYTES` they are written to a temporary file, which is removed on exit."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema, self._held, self._bytes = schema, list[pa.RecordBatch](), 0
+        self._schema, self._in_memory, self._bytes = schema, list[pa.RecordBatch](), 0
         self._file: IO[bytes] | None = None
         self._writer: pa.ipc.RecordBatchStreamWriter | None = None
 
@@ -223,7 +232,7 @@ class _Waiting:
         """Keep one more batch."""
         self._bytes += batch.nbytes
         if self._writer is None and self._bytes <= WAITING_BYTES:
-            self._held.append(batch)
+            self._in_memory.append(batch)
             return
         if self._writer is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115  closed in __exit__
@@ -231,7 +240,7 @@ class _Waiting:
         self._writer.write_batch(batch)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        yield from self._held
+        yield from self._in_memory
         if self._writer is not None and self._file is not None:
             self._writer.close()
             self._file.seek(0)

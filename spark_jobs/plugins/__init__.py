@@ -1,8 +1,8 @@
 """A team's own code: aggregates of windows and formats of landed files, in Python files of a folder of its own
 (`TIDEMARK_PLUGINS`).
 
-A file says what it has by `aggregate` and `landing_format`; source files name it like what ships. What a source names
-travels to Spark's workers as text (`code`): they have neither the folder nor the file.
+A file declares its parts by `aggregate` and `landing_format`; source files name them like built-in
+ones. The code that a source names travels to Spark's workers as text (`code`): they have neither folder nor file.
 """
 
 from spark_jobs.aggregates import Number

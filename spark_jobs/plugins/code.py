@@ -52,11 +52,11 @@ class Plugin:
 
     def aggregates(self) -> dict[str, Signature]:
         """The aggregates that it declares, by name."""
-        return {of.shown.partition("(")[0]: of for of in self._declared(AGGREGATE)}
+        return {of.call.partition("(")[0]: of for of in self._declarations(AGGREGATE)}
 
     def formats(self) -> list[str]:
         """The formats that it declares."""
-        return self._declared(FORMAT)
+        return self._declarations(FORMAT)
 
     def constructor(self, function: str) -> Callable[..., Any]:
         """The declared object that makes the aggregate of this name."""
@@ -66,7 +66,7 @@ class Plugin:
         """The function that reads files of this format."""
         return self._objects(FORMAT)[name]
 
-    def _declared(self, kind: str) -> list[Any]:
+    def _declarations(self, kind: str) -> list[Any]:
         return list(self._objects(kind))
 
     def _objects(self, kind: str) -> Mapping[Any, Any]:

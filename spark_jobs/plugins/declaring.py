@@ -23,7 +23,7 @@ def aggregate(
     numbers: Iterable[Number] = (),
     optional: int = 0,
 ) -> Callable[[Declared], Declared]:
-    """Declare a class of `spark_jobs.kernels.windows.Monoid`, or a function that gives one, as an aggregate.
+    """Declare a class of `spark_jobs.engine.windows.Monoid`, or a function that gives one, as an aggregate.
 
     It is called with the columns' names and then the numbers that a source file gives.
 

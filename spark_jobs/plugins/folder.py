@@ -1,4 +1,4 @@
-"""The folder of plugins as this process sees it: what its files declare, and what is wrong with them."""
+"""The folder of plugins as this process sees it: the declarations of its files, and their problems."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Plugins:
 
 _NONE = Plugins({}, {}, {})
 _READ: dict[Path, tuple[tuple[tuple[str, int, int], ...], Plugins]] = {}
-"""By folder what its files were when they were read (name, time, size), and what they declared."""
+"""The files of each folder when they were read (name, time, size), and their declarations."""
 
 
 def plugins() -> Plugins:
@@ -42,16 +42,16 @@ def read_plugins(folder: Path) -> Plugins:
     """Read the declarations in the Python files of a folder. A file that can't be imported is a problem, and declares
     nothing."""
     try:
-        found = sorted(p for p in folder.iterdir() if p.suffix == ".py" and p.name[0] not in "._")
-        stamps = tuple((p.name, (status := p.stat()).st_mtime_ns, status.st_size) for p in found)
+        files = sorted(p for p in folder.iterdir() if p.suffix == ".py" and p.name[0] not in "._")
+        stamps = tuple((p.name, (status := p.stat()).st_mtime_ns, status.st_size) for p in files)
     except OSError as error:
         return replace(_NONE, problems=(f"expected a folder of plugins ({VARIABLE}), found {error}",))
     if folder not in _READ or _READ[folder][0] != stamps:
-        _READ[folder] = stamps, _declared(found)
+        _READ[folder] = stamps, _read_declarations(files)
     return _READ[folder][1]
 
 
-def _declared(paths: list[Path]) -> Plugins:
+def _read_declarations(paths: list[Path]) -> Plugins:
     signatures, problems = dict[str, Signature](), list[str]()
     aggregates, formats = dict[str, Plugin](), dict[str, Plugin]()
     for path in paths:

@@ -68,9 +68,11 @@ def portal_app(settings: Settings) -> Any:
     from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
     from starlette.routing import Route
 
+    from spark_jobs.portal.asking import PageMissing
+    from spark_jobs.portal.asking import VisibleSources as SeenSources
+    from spark_jobs.portal.assets import ASSETS, KINDS
     from spark_jobs.portal.docs import DBT_DOCS, DOCS, docs_file
-    from spark_jobs.portal.pages import STYLES, TEMPLATES, PageMissing, Portal
-    from spark_jobs.portal.pages import Scope as SeenSources
+    from spark_jobs.portal.pages import Portal
 
     portal = Portal(settings, is_live=True)
 
@@ -92,8 +94,9 @@ def portal_app(settings: Settings) -> Any:
 
     async def answer(request: Request) -> Response:
         name = request.path_params["name"] or "index.html"
-        if name == STYLES:
-            return FileResponse(TEMPLATES / STYLES, media_type="text/css", headers={"Cache-Control": "max-age=600"})
+        if name in ASSETS:
+            file = ASSETS[name]
+            return FileResponse(file, media_type=KINDS[file.suffix], headers={"Cache-Control": "max-age=600"})
         try:
             who = await get_user(request, None, await bearer_scheme(request))
         except HTTPException:

@@ -1,31 +1,85 @@
-"""The terms on the pages, with the meaning that they have in all of Tidemark."""
+"""The glossary of the documentation, as the portal shows it: one text for both."""
 
-WORDS = {
-    "source": "One YAML file: where files land, what their columns are, which windows and states are made of them.",
-    "drop": "The files of one interval of a source's schedule, a day if it says nothing else.",
-    "delta": "One change of one entity: a row of a file.",
-    "late": "A row is late for a window that could take no row any more when the row's own drop began. What is done "
-    "with it, the source file says: reemit restates the window, discard leaves the row out, next_window counts it in a"
-    " later one.",
-    "quarantine": "Records that could not be read, or that a check refused, with file, line and reason. The rest of "
-    "their drop landed. They can be read again (replay) or closed by a person (dismiss).",
-    "duplicate": "A row whose delta_id another row carries; one of them counts.",
-    "update": "A delta with the time from which it is visible, and +1 or −1: it came, or was taken back.",
-    "visible time": "When a row counts as known: at its event time or its arrival, whichever is later, or at the seal "
-    "when it landed, if that is later still.",
-    "seal": "No update can be added below it any more, so a read below it always gives the same answer.",
-    "published": "Changes with a visible time below it are in the tables that people read. One commit moves it for all "
-    "tables of a source.",
-    "reached": "The end of the last drop that was run. A delta dated later is in no published table yet.",
-    "complete": "Start of the first drop that has not landed.",
-    "since": "Reads as of visible times before it are refused: retention let them go.",
-    "horizon": "States at event times before it are refused: retention let them go.",
-    "final": "A window that no drop still to come can change. Before, it is provisional.",
-    "revision": "How often a row had been published before: 0 the first time.",
-    "gate": "A suite of expectations between two stages. If one does not hold, nothing after it is published.",
-    "check": "An expectation on data, from the engine, from the source file, from dbt or from a team's own suite.",
-    "publication": "The step in which all tables of a source change together, and the rows that changed in it.",
-    "checkpoint": "An entity's composed state at a delta.",
-    "chain": "A checkpoint and the deltas after it, of sources that keep them.",
-    "mart": "A table that dbt makes of published tables, for people.",
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from markdown_it import MarkdownIt
+
+from spark_jobs.config import SHIPPED
+
+_LINK = re.compile(r"\[([^]]+)]\([^)]*\)")
+_ALSO = {
+    "late rows": "late row",
+    "drops": "drop",
+    "records": "quarantine",
+    "in quarantine": "quarantine",
+    "rejects": "quarantine",
+    "rejected records": "quarantine",
+    "duplicates": "duplicate",
+    "let pass": "check",
+    "windows": "window",
+    "lateness": "late row",
+    "chains": "chain",
+    "checks": "check",
+    "definition": "definition",
+    "published up to": "published",
+    "shows the publication": "publication",
+    "revisions": "revision",
+    "most revisions": "revision",
+    "restated": "restatement",
+    "frontiers": "frontier",
+    "visible from": "visible time",
+    "known from": "visible time",
+    "marts": "mart",
+    "states": "state",
+    "deltas": "delta",
+    "late": "late row",
+    "sources": "source",
 }
+"""Words of pages that an entry of another form explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A word of the glossary: its anchor in a page, its meaning as HTML, and the first sentence of it as plain text."""
+
+    word: str
+    anchor: str
+    meaning: str
+    sentence: str
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """The words of the glossary in the order of the page `docs/glossary.md`."""
+    text = (SHIPPED / "docs" / "glossary.md").read_text()
+    # the text before the first heading is about the documentation's other pages
+    _, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
+    # text in angle brackets is text
+    markdown = MarkdownIt("commonmark", {"html": False})
+    words = (section.partition("\n") for section in sections)
+    return tuple(Entry(word, anchor(word), markdown.render(meaning), _first(meaning)) for word, _, meaning in words)
+
+
+def named_entry(text: str) -> Entry | None:
+    """The entry that explains a word of a page; None if there is none."""
+    word = text.replace("_", " ").lower()
+    return _by_word().get(_ALSO.get(word, word))
+
+
+@cache
+def _by_word() -> dict[str, Entry]:
+    return {entry.word.lower(): entry for entry in entries()}
+
+
+def _first(meaning: str) -> str:
+    """The first line of an entry, which is a sentence, without Markdown."""
+    return _LINK.sub(r"\1", meaning.strip().partition("\n")[0]).replace("`", "")
+
+
+def anchor(word: str) -> str:
+    """The anchor of a heading, as MkDocs makes it, so that links between the entries work on both pages."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", word).strip().lower())

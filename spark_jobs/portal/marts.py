@@ -20,7 +20,7 @@ from spark_jobs.reads.row_keys import PublishedTable, published_table
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.table_notes import noted_table
 from spark_jobs.storage.descriptions.times import instant
-from spark_jobs.storage.names.shown_marts import NO_VERSION, ShownMarts, staged
+from spark_jobs.storage.names.shown_marts import NO_VERSION, ShownMarts, staging_table
 
 Row = dict[str, Any]
 
@@ -170,7 +170,7 @@ def mart_rows(lake: HeldLake, mart: Mart, note: ShownMarts | None, most: int) ->
 
     `most`: the length of the sample. A team's own model does not record its publication: then it is that of the note.
     """
-    table = staged(mart.name)
+    table = staging_table(mart.name)
     version = None if note is None else note.versions.get(mart.name)
     if note is None or version is None:
         return None

@@ -32,7 +32,7 @@ class Origins:
         None if they can't be determined: the node reads a table that several sources write, or reads something that has
         no known origin.
         """
-        found: set[str] = set()
+        sources: set[str] = set()
         seen, left = {id_}, [id_]
         while left:
             each = left.pop()
@@ -42,10 +42,10 @@ class Origins:
             publishers = {self._publishers.get(table) for table in tables}
             if None in publishers:
                 return None
-            found |= {publisher for publisher in publishers if publisher is not None}
+            sources |= {publisher for publisher in publishers if publisher is not None}
             left += reads - seen
             seen |= reads
-        return frozenset(found) or None
+        return frozenset(sources) or None
 
     def _read_by(self, id_: str) -> tuple[set[str], set[str]]:
         """The nodes that a node reads, and the tables that its query names; a source of dbt is a table itself."""

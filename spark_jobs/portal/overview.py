@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -13,14 +13,18 @@ import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.gates.drift import totals
+from spark_jobs.model import pluralize
 from spark_jobs.portal import drops as of_drops
-from spark_jobs.portal.drops import OPEN, Drop, LateRows
+from spark_jobs.portal.charts import Chart, Series, drops_chart, heat_chart
+from spark_jobs.portal.current_runs import describe_current, describe_unpublished
+from spark_jobs.portal.drops import LATE_BY, OPEN, DropFigures, LateRows
+from spark_jobs.portal.freshness import SourceFreshness, freshness_of
 from spark_jobs.portal.held_lake import HeldLake
-from spark_jobs.portal.plots import VERDICTS, Month, Plot, bars, calendar
+from spark_jobs.portal.months import VERDICTS, Month, calendar
 from spark_jobs.portal.runs import Run, runs
 from spark_jobs.portal.standing import DropStanding, Override, Standing, standing
-from spark_jobs.portal.values import counted
-from spark_jobs.portal.windows import Windows, published_entities, published_windows
+from spark_jobs.portal.values import shown
+from spark_jobs.portal.windows import WindowFigures, published_entities, published_windows
 from spark_jobs.reads.chain_metrics import ChainMetrics, chain_metrics
 from spark_jobs.sources import Source
 from spark_jobs.sources.quantities import MINUTE_US
@@ -28,18 +32,21 @@ from spark_jobs.storage.coordination import publication
 from spark_jobs.storage.coordination.audit_notes import AuditNote
 from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.coordination.source_changes import SourceChange, unfinished_change
+from spark_jobs.storage.coordination.turns import CurrentRun
 from spark_jobs.storage.descriptions.chain_tables import CHAINS
 from spark_jobs.storage.descriptions.people_tables import DISMISSALS, ERASURES, FINISHED, SOURCE_CHANGES, last_steps
 from spark_jobs.storage.descriptions.quality_tables import METRICS
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE
-from spark_jobs.storage.descriptions.times import instant, micros
+from spark_jobs.storage.descriptions.times import instant
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
 
 Row = dict[str, Any]
-_READ = (FILES, FRONTIERS, PUBLISHED, QUARANTINE, DISMISSALS, LATE, ERASURES, SOURCE_CHANGES)
+_READ = (FILES, FRONTIERS, PUBLISHED, QUARANTINE, DISMISSALS, LATE, ERASURES)
 _CHECKED = tuple(Table("quality", name, "", ()) for name in ("results", "runs", "verdicts", "overrides"))
+Cell = tuple[int, str, str, str | None]
+"""A drop in the calendar: its number, its verdict, a sentence about it, and a run."""
 BEHIND = 2
 """The drops that a scheduled source may lack before it counts as behind: the drop that is filling up, and the drop
 whose run is on its way."""
@@ -47,11 +54,15 @@ whose run is on its way."""
 
 @dataclass(frozen=True)
 class Concern:
-    """A fact that needs a person: its weight (0 is the most urgent), its words, and the parts of its page's name."""
+    """A fact that needs a person: its weight (0 is the most urgent), its words, and the parts of its page's name.
+
+    `command`: the arguments of `tidemark` that show more of it, or end it.
+    """
 
     weight: int
     words: str
     page: tuple[str, ...]
+    command: str
 
 
 @dataclass(frozen=True)
@@ -59,13 +70,13 @@ class SourceFacts:
     """The facts of a source as it is now.
 
     `runs` are newest first; `records` are those in quarantine; `standing` has the standing of each drop. `change`: the
-    rename, drop or reset that was interrupted, if there is one.
+    rename, drop or reset that was interrupted, if there is one. `current_run`: the run that has its turn now.
     """
 
     source: Source
     publication: Publication
     frontiers: SourceFrontiers
-    drops: dict[int, Drop]
+    drops: dict[int, DropFigures]
     runs: list[Run]
     records: list[Row]
     late: LateRows
@@ -73,6 +84,7 @@ class SourceFacts:
     erasures: list[Mapping[str, Any]]
     change: SourceChange | None
     audit: AuditNote | None = None
+    current_run: CurrentRun | None = None
 
     @property
     def name(self) -> str:
@@ -131,65 +143,88 @@ class SourceFacts:
         return ("runs", self.name, self.audit.run_id) if kept and self.audit is not None else None
 
     @cached_property
+    def cells(self) -> list[Cell]:
+        """The cell of the calendar of each drop, with the last run over it."""
+        return _cells(self)
+
+    @property
+    def freshness(self) -> SourceFreshness:
+        """The freshness of the source now."""
+        return freshness_of(self.source, self.reached, datetime.now(UTC))
+
+    @property
     def concerns(self) -> list[Concern]:
         """The concerns that need a person, the most urgent first."""
-        facts = []
-        last = self.last_run
+        return sorted([*self._recorded_concerns, *self._timely_concerns()], key=lambda concern: concern.weight)
+
+    def _timely_concerns(self) -> Iterator[Concern]:
+        """The concerns that come with time alone, without a change of the lake."""
+        fresh, page, command = self.freshness, ("sources", self.name), f"status --drops {self.name}"
+        if fresh.behind > BEHIND:
+            yield Concern(1, f"{pluralize(fresh.behind, 'drop')} behind its schedule", page, command)
+        elif fresh.is_late and fresh.due is not None:
+            yield Concern(1, f"the drop {fresh.next_drop} is late: it was due at {shown(fresh.due)}", page, command)
+
+    @cached_property
+    def _recorded_concerns(self) -> list[Concern]:
+        """The concerns that the lake and the home have recorded."""
+        facts, last, current = [], self.last_run, self.current_run
+        is_on_its_way = current is not None and current.is_at_work
+        if current is not None and is_on_its_way:
+            facts.append(Concern(2, *describe_current(self.source, current, self.runs)))
         if last is not None and last.has_failed:
             what = ", ".join(dict.fromkeys(f"{result['gate']}: {result['name']}" for result in last.failed))
             left = "nothing of it is published" if last.published is None else "what it published stands"
             words = f"the last run failed{' at ' + what if what else ''}; {left}"
-            facts.append(Concern(0, words, ("runs", self.name, last.run_id)))
+            facts.append(
+                Concern(0, words, ("runs", self.name, last.run_id), f"quality {self.name} --run {last.run_id}")
+            )
         elif last is not None and last.state == "refused":
             code = last.manifest["error_code"] if last.manifest else "refused"
             words = f"the last run was refused ({code}): nothing was changed, and what is published stands"
-            facts.append(Concern(2, words, ("runs", self.name, last.run_id)))
-        elif last is not None and last.state == "not published":
-            words = "the last run has published nothing: it is on its way, or was interrupted"
-            facts.append(Concern(2, words, ("runs", self.name, last.run_id)))
+            facts.append(Concern(2, words, ("runs", self.name, last.run_id), f"report {self.name}"))
+        elif last is not None and last.state == "not published" and not is_on_its_way:
+            facts.append(Concern(2, *describe_unpublished(self.source, last, current)))
         if self.change is not None:
             words = f"a {self.change.kind} was interrupted, and runs wait for its end: `{self.change.command}`"
-            facts.append(Concern(0, words, ("sources", self.name)))
+            facts.append(Concern(0, words, ("sources", self.name), self.change.command.removeprefix("tidemark ")))
         unfinished = sum(erasure["step"] != FINISHED for erasure in self.erasures)
         if unfinished:
-            words = f"{counted(unfinished, 'erasure')} interrupted, and runs wait for the end: `tidemark erase` again"
-            facts.append(Concern(0, words, ("sources", self.name)))
+            words = f"{pluralize(unfinished, 'erasure')} interrupted, and runs wait for the end: `tidemark erase` again"
+            facts.append(Concern(0, words, ("sources", self.name), "erase --help"))
         if self.open_records:
-            facts.append(Concern(1, f"{counted(self.open_records, 'record')} in quarantine", ("quarantine", self.name)))
+            words = f"{pluralize(self.open_records, 'record')} in quarantine"
+            facts.append(Concern(1, words, ("quarantine", self.name), f"quarantine list {self.name}"))
         if self.gaps:
-            facts.append(Concern(1, f"{counted(len(self.gaps), 'drop')} never run", ("sources", self.name)))
+            words = f"{pluralize(len(self.gaps), 'drop')} never run"
+            facts.append(Concern(1, words, ("sources", self.name), f"status --drops {self.name}"))
         if last is not None and last.notable:
-            facts.append(
-                Concern(2, f"{counted(len(last.notable), 'check')} to look at", ("runs", self.name, last.run_id))
-            )
+            words, page = f"{pluralize(len(last.notable), 'check')} to look at", ("runs", self.name, last.run_id)
+            facts.append(Concern(2, words, page, f"quality {self.name} --run {last.run_id}"))
         if self.audit is not None and self.audit.failed:
-            words = f"the last audit found {counted(self.audit.failed, 'invariant')} that the lake breaks"
-            facts.append(Concern(0, words, self.audit_page or ("sources", self.name)))
-        behind = self.behind(datetime.now(UTC))
-        if behind:
-            facts.append(Concern(1, f"{counted(behind, 'drop')} behind its schedule", ("sources", self.name)))
-        if last is None:
-            facts.append(Concern(3, "nothing has run yet", ("sources", self.name)))
-        return sorted(facts, key=lambda concern: concern.weight)
-
-    def behind(self, now: datetime) -> int:
-        """The number of drops that a scheduled source should have published by `now`; 0 if they are at most BEHIND."""
-        if self.source.dag.schedule != "every" or self.reached is None:
-            return 0
-        passed = self.source.drops.number_at(micros(now)) - self.source.drops.number_at(micros(self.reached))
-        return passed if passed > BEHIND else 0
+            words = f"the last audit found {pluralize(self.audit.failed, 'invariant')} that the lake breaks"
+            shows = f"quality {self.name} --run {self.audit.run_id}" if self.audit_page else f"audit {self.name}"
+            facts.append(Concern(0, words, self.audit_page or ("sources", self.name), shows))
+        if last is None and not is_on_its_way:
+            facts.append(Concern(3, "nothing has run yet", ("sources", self.name), f"status --drops {self.name}"))
+        return facts
 
     @property
     def urgency(self) -> tuple[int, str]:
         """The key by which sources are sorted, the most urgent first."""
-        return (self.concerns[0].weight if self.concerns else 9, self.name)
+        concerns = self.concerns
+        return (concerns[0].weight if concerns else 9, self.name)
 
 
-def source_facts(lake: HeldLake, source: Source, audit: AuditNote | None = None) -> SourceFacts:
-    """The facts of a source, from memory unless its tables or its last audit have changed since."""
-    versions = tuple(lake.version(table) for table in (*_READ, *_CHECKED))
+def source_facts(
+    lake: HeldLake, source: Source, audit: AuditNote | None = None, current: CurrentRun | None = None
+) -> SourceFacts:
+    """The facts of a source, from memory unless its tables, its last audit or the run on its way have changed since."""
+    versions = (lake.version(SOURCE_CHANGES), *(lake.version_of(table, source.name) for table in (*_READ, *_CHECKED)))
     return lake.kept(
-        ("facts", source.name), (versions, source, audit), lambda: replace(_facts(lake, source), audit=audit)
+        ("facts", source.name),
+        (versions, source, audit, current),
+        lambda: replace(_facts(lake, source), audit=audit, current_run=current),
     )
 
 
@@ -233,100 +268,108 @@ class SourcePage:
     """The content of a source's page beside the source's facts."""
 
     months: list[Month]
-    plots: list[Plot]
-    windows: list[Windows]
+    charts: list[Chart]
+    lateness: Chart | None
+    windows: list[WindowFigures]
     entities: int | None
     chains: ChainMetrics | None
-    newest: list[Drop] = field(default_factory=list)
 
 
 def source_page(lake: HeldLake, facts: SourceFacts) -> SourcePage:
-    """The calendar, plots, windows and chains of a source."""
+    """The calendar, charts, windows and chains of a source."""
     source = facts.source
     rows = {seq_no: drop.rows for seq_no, drop in facts.drops.items()}
     rejects = {seq_no: drop.rejects for seq_no, drop in facts.drops.items() if drop.rejects}
+    duplicates = {seq_no: drop.duplicates for seq_no, drop in facts.drops.items() if drop.duplicates}
     late = {seq_no: drop.late for seq_no, drop in facts.drops.items()} if facts.late.total else {}
     counts = [published_windows(lake, each) for each in definitions(source)]
     windows = [each for each in counts if each is not None]
-    measured = _measured(lake, source)
-    plots = [
-        bars("Rows per drop", rows, source, "rows"),
-        bars("Late rows per drop", late, source, "late rows"),
-        bars("Rejected records per drop", rejects, source, "records"),
-        *(bars(title, measured[title], source, unit) for title, unit in _MEASURED.items()),
-        *(bars(f"Windows of {each.definition} by their start", each.by_drop, source, "windows") for each in windows),
+    came = [
+        Series("Rows", "rows", rows),
+        Series("Late rows", "rows", late),
+        Series("Rejected records", "records", rejects),
+        Series("Duplicates", "rows", duplicates),
+    ]
+    charts = [
+        drops_chart("What came, by drop", came, source),
+        drops_chart("What was measured, by drop", _measured(lake, source), source),
+        drops_chart(
+            "Windows by the drop in which they start",
+            [Series(f"Windows of {each.definition}", "windows", each.by_drop) for each in windows],
+            source,
+        ),
     ]
     keeps = source.keeps_chains and facts.is_published and lake.version(CHAINS) >= 0
     return SourcePage(
-        calendar(_cells(facts), source),
-        [plot for plot in plots if plot is not None],
+        calendar(facts.cells, source),
+        [each for each in charts if each is not None],
+        heat_chart("How late rows were, by drop", "rows", LATE_BY, facts.late.by_lateness_of_drop, source),
         windows,
         published_entities(lake, source) if facts.is_published else None,
         chain_metrics(lake, source) if keeps else None,
-        sorted(facts.drops.values(), key=lambda drop: -drop.seq_no),
     )
 
 
-_MEASURED = {
-    "Bytes per drop": "bytes",
-    "Greatest delay per drop, from event to the start of the drop": "minutes",
-    "Missing values per drop, of all columns": "values",
-}
-"""The titles of the plots of `quality.metrics`, and their units."""
+def _measured(lake: HeldLake, source: Source) -> list[Series]:
+    """The values of `quality.metrics` by drop; only values above 0."""
 
-
-def _measured(lake: HeldLake, source: Source) -> dict[str, dict[int, int]]:
-    """The values of the plots in `_MEASURED`, by title and drop number; only values above 0."""
-
-    def of_drops() -> dict[str, dict[int, int]]:
-        known = totals(lake.records(METRICS, pc.field("source") == source.name))
+    def of_drops() -> list[Series]:
+        by_drop_number = totals(lake.records(METRICS, pc.field("source") == source.name))
         values = {
-            seq_no: (drop["bytes"], max(drop["late_by_max"], 0) // MINUTE_US, sum(drop["nulls"].values()))
-            for seq_no, drop in known.items()
+            "bytes": {n: drop["bytes"] for n, drop in by_drop_number.items()},
+            "minutes": {n: max(drop["late_by_max"], 0) // MINUTE_US for n, drop in by_drop_number.items()},
+            "values": {n: sum(drop["nulls"].values()) for n, drop in by_drop_number.items()},
         }
-        return {
-            title: {seq_no: of_drop[place] for seq_no, of_drop in values.items() if of_drop[place] > 0}
-            for place, title in enumerate(_MEASURED)
-        }
+        return [
+            Series(_MEASURED[unit], unit, {n: value for n, value in by_drop.items() if value > 0})
+            for unit, by_drop in values.items()
+        ]
 
     return lake.kept(("metrics", source.name), lake.version(METRICS), of_drops)
 
 
-def _cells(facts: SourceFacts) -> list[tuple[int, str, str, str | None]]:
-    """The calendar's `(seq_no, verdict, sentence, run_id)` of each drop, with the last run over it."""
-    cells: list[tuple[int, str, str, str | None]] = []
-    for seq_no, stands in facts.standing.drops.items():
-        drop, last = facts.drops.get(seq_no), stands.last_run
-        verdict, said = _never_landed(stands) if drop is None else _stands(drop, stands)
+_MEASURED = {
+    "bytes": "Bytes",
+    "minutes": "Greatest delay, from event to the start of the drop",
+    "values": "Missing values, of all columns",
+}
+"""The titles of the series of `quality.metrics`, by unit."""
+
+
+def _cells(facts: SourceFacts) -> list[Cell]:
+    cells: list[Cell] = []
+    for seq_no, drop_standing in facts.standing.drops.items():
+        drop, last = facts.drops.get(seq_no), drop_standing.last_run
+        verdict, words = _never_landed(drop_standing) if drop is None else _verdict_on(drop, drop_standing)
         if verdict is not None:
-            cells.append((seq_no, verdict, said, (drop.run_id if drop else None) if last is None else last.run_id))
+            cells.append((seq_no, verdict, words, (drop.run_id if drop else None) if last is None else last.run_id))
     in_calendar = {cell[0] for cell in cells}
     missing = [n for n in facts.gaps if n not in in_calendar]
     cells += [(n, "missing", f"{facts.source.drops.label(n)} was never run", None) for n in missing]
     return sorted(cells)
 
 
-def _never_landed(stands: DropStanding) -> tuple[str | None, str]:
-    return ("failed", "the last run over it failed, and nothing has landed") if stands.has_failed else (None, "")
+def _never_landed(drop_standing: DropStanding) -> tuple[str | None, str]:
+    return ("failed", "the last run over it failed, and nothing has landed") if drop_standing.has_failed else (None, "")
 
 
-def _stands(drop: Drop, stands: DropStanding) -> tuple[str, str]:
+def _verdict_on(drop: DropFigures, drop_standing: DropStanding) -> tuple[str, str]:
     """The worst verdict on a drop, and all verdicts in words: those on its last run and publication come first."""
-    came = f"{counted(drop.rows, 'row')} in {counted(drop.files, 'file')}, {drop.late:,} late"
-    verdicts, said = (["ok"], [came]) if drop.files else (["empty"], ["nothing came"])
-    if stands.warned:
-        verdicts, said = [*verdicts, "warned"], [f"warned of by {', '.join(stands.warned)}", *said]
-    if stands.overridden:
-        verdicts, said = [*verdicts, "overridden"], [f"let pass: {', '.join(stands.overridden)}", *said]
+    came = f"{pluralize(drop.rows, 'row')} in {pluralize(drop.files, 'file')}, {drop.late:,} late"
+    verdicts, words = (["ok"], [came]) if drop.files else (["empty"], ["nothing came"])
+    if drop_standing.warned:
+        verdicts, words = [*verdicts, "warned"], [f"warned of by {', '.join(drop_standing.warned)}", *words]
+    if drop_standing.overridden:
+        verdicts, words = [*verdicts, "overridden"], [f"let pass: {', '.join(drop_standing.overridden)}", *words]
     if drop.open:
-        verdicts, said = [*verdicts, "quarantine"], [f"{counted(drop.open, 'record')} in quarantine", *said]
-    if stands.is_published and stands.has_failed:
-        verdicts, said = [*verdicts, "warned"], ["it is published, and the last run over it failed", *said]
-    elif stands.has_failed:
-        verdicts, said = [*verdicts, "failed"], ["the last run over it failed", *said]
-    elif not stands.is_published:
-        verdicts, said = [*verdicts, "waiting"], ["not published yet", *said]
-    return min(verdicts, key=list(VERDICTS).index), "; ".join(said)
+        verdicts, words = [*verdicts, "quarantine"], [f"{pluralize(drop.open, 'record')} in quarantine", *words]
+    if drop_standing.is_published and drop_standing.has_failed:
+        verdicts, words = [*verdicts, "warned"], ["it is published, and the last run over it failed", *words]
+    elif drop_standing.has_failed:
+        verdicts, words = [*verdicts, "failed"], ["the last run over it failed", *words]
+    elif not drop_standing.is_published:
+        verdicts, words = [*verdicts, "waiting"], ["not published yet", *words]
+    return min(verdicts, key=list(VERDICTS).index), "; ".join(words)
 
 
 @dataclass(frozen=True)
@@ -336,6 +379,11 @@ class Group:
     rule: str
     state: str
     records: Sequence[Row]
+
+    @property
+    def name(self) -> str:
+        """The name of its page."""
+        return f"{self.state} {self.rule}"
 
     @property
     def files(self) -> list[tuple[str, int]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,56 +17,40 @@ from pyarrow import ArrowInvalid
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import lake_older, source_tables
 from spark_jobs.errors import TidemarkError
+from spark_jobs.model import pluralize
 from spark_jobs.portal import overview
-from spark_jobs.portal.docs import DBT_DOCS, docs_file, docs_of_run
-from spark_jobs.portal.glossary import WORDS
+from spark_jobs.portal.asking import VisibleSources, missing, paged, pages_of
+from spark_jobs.portal.assets import CHARTS, SCRIPT, STYLES, TEMPLATES, inline_styles
+from spark_jobs.portal.cards import NEEDS, by_need, mart_card, source_card
+from spark_jobs.portal.charts import planned_chart
+from spark_jobs.portal.docs import docs_of_run
+from spark_jobs.portal.flow import lineage, run_flow
+from spark_jobs.portal.glossary import entries
 from spark_jobs.portal.held_lake import HeldLake
+from spark_jobs.portal.history import state_charts, steps_chart
+from spark_jobs.portal.late_rows import duration, late_rows, with_places
 from spark_jobs.portal.links import Links
-from spark_jobs.portal.marts import Mart, MartRows, mart_rows, marts
-from spark_jobs.portal.names import decoded, decoded_key
-from spark_jobs.portal.results import newest_test_results, tests_version
-from spark_jobs.portal.runs import Run, changes
-from spark_jobs.portal.standing import Override
-from spark_jobs.portal.values import counted, moment, shown
+from spark_jobs.portal.markup import cell, has_numbers, markup, moment, term
+from spark_jobs.portal.marts import Mart
+from spark_jobs.portal.names import decoded, decoded_key, encoded
+from spark_jobs.portal.runs import Run, changes, stage_numbers, whole_run, with_components
+from spark_jobs.portal.seen_marts import SeenMarts
 from spark_jobs.reads.row_keys import published_table
 from spark_jobs.reads.why import why
 from spark_jobs.sources import Source, environments, read_sources
 from spark_jobs.storage.coordination.audit_notes import audit_note
 from spark_jobs.storage.coordination.kept_plans import plan_of_run
+from spark_jobs.storage.coordination.turns import current_run
 from spark_jobs.storage.delta.table_notes import column_types
-from spark_jobs.storage.names.shown_marts import shown_marts
+from spark_jobs.storage.descriptions.tables import LATE, PUBLISHED, STATE
 
-TEMPLATES = Path(__file__).parent / "templates"
-STYLES = "portal.css"
 CHANGED_ROWS = 3
 """The most keys of each published table whose change a run's page shows."""
-MART_ROWS = 20
+FIRST_RECORDS = 10
+"""The records of each rule that the page of a quarantine shows; further pages have all of them."""
 LISTED = 100
 """The most records, drops or runs that a page lists; it counts the rest."""
 _HTML = ".html"
-
-
-class PageMissing(TidemarkError):
-    """There is no such page. Facts: `page`."""
-
-    code = "page_missing"
-
-
-def _missing(page: str) -> PageMissing:
-    return PageMissing(
-        expected="a page of the portal",
-        found=page,
-        consequence="nothing is shown",
-        next_step="begin at the first page; a run's page is there once the run has landed something",
-        page=page,
-    )
-
-
-@dataclass(frozen=True)
-class Scope:
-    """The sources that the user may see. `sees(None)` is true if the user may see all sources, also future ones."""
-
-    sees: Callable[[str | None], bool] = lambda _: True
 
 
 class Portal:
@@ -80,6 +65,7 @@ class Portal:
         self.settings = settings
         self.lake = HeldLake(settings.lake)
         self._is_live = is_live
+        self._marts = SeenMarts(settings, self.lake, self.sources, self.facts)
         self._templates = Environment(
             autoescape=True,
             loader=FileSystemLoader(TEMPLATES),
@@ -88,10 +74,24 @@ class Portal:
             lstrip_blocks=True,
         )
         self._templates.filters |= {
-            "shown": shown,
+            "shown": markup,
+            "cell": cell,
             "moment": moment,
-            "counted": counted,
+            "pluralize": pluralize,
+            "duration": duration,
             "quoted": lambda text: shlex.quote(str(text)),
+        }
+        self._templates.globals |= {
+            "term": term,
+            "has_numbers": has_numbers,
+            "stage_numbers": stage_numbers,
+            "listed": LISTED,
+            "first_records": FIRST_RECORDS,
+            "need_words": NEEDS,
+            "styles": STYLES,
+            "script": SCRIPT,
+            "charts": CHARTS,
+            "is_live": is_live,
         }
 
     def sources(self) -> dict[str, Source]:
@@ -102,7 +102,7 @@ class Portal:
         self,
         name: str,
         asked: Mapping[str, Sequence[str]] | None = None,
-        scope: Scope | None = None,
+        scope: VisibleSources | None = None,
         links: Links | None = None,
     ) -> str:
         """The HTML of a page. `asked` has the values of a form, by name of the field.
@@ -111,55 +111,63 @@ class Portal:
             PageMissing: there is no page of this name, or the user may not see it.
             TidemarkError: a read for the page is refused, such as one with a key that fits no table.
         """
-        scope = scope or Scope()
+        scope = scope or VisibleSources()
         links = links or Links(name)
-        try:
-            kind, content = self._content(name, asked or {}, scope)
-        except OSError:
-            # a file that was listed is gone: the table was rewritten and cleaned, or made anew
-            self.lake.forget()
-            kind, content = self._content(name, asked or {}, scope)
-        template = self._templates.get_template(f"{kind}.html.j2")
-        common = {"links": links, "now": datetime.now(UTC), "is_live": self._is_live, "inline_styles": None}
-        return template.render(common | content)
+        with self.lake.one_look():
+            try:
+                kind, content = self._content(name, asked or {}, scope, links)
+            except OSError:
+                # a file that was listed is gone: the table was rewritten and cleaned, or made anew
+                self.lake.forget()
+                kind, content = self._content(name, asked or {}, scope, links)
+            return self._rendered(kind, links, content)
 
-    def _content(self, name: str, asked: Mapping[str, Sequence[str]], scope: Scope) -> tuple[str, dict[str, Any]]:
+    def _rendered(self, kind: str, links: Links, content: Mapping[str, Any], styles: str | None = None) -> str:
+        """The HTML of a page. `styles`: the style sheets of a page that is one file by itself."""
+        common = {"links": links, "now": datetime.now(UTC), "inline_styles": styles}
+        return self._templates.get_template(f"{kind}.html.j2").render(common | dict(content))
+
+    def _content(
+        self, name: str, asked: Mapping[str, Sequence[str]], scope: VisibleSources, links: Links
+    ) -> tuple[str, dict[str, Any]]:
         """The name of a page's template, and the values that the page shows."""
         kind, _, rest = name.removesuffix(_HTML).partition("/")
         makers: dict[str, Callable[..., dict[str, Any]]] = {
-            "sources": self._source,
-            "runs": self._run,
+            "sources": partial(self._source, scope, links),
+            "runs": partial(self._run, scope, links),
             "quarantine": self._quarantine,
+            "late": self._late,
             "why": partial(self._why, scope),
         }
         if kind == "index" and not rest:
             content = self._index(scope)
         elif kind == "glossary" and not rest:
-            content = {"words": WORDS}
+            content = {"entries": entries()}
         elif kind == "marts":
-            content = self._mart(rest, scope) if rest else {"marts": self._marts(scope), "dbt_docs": self._dbt_docs()}
+            content = (
+                self._mart(rest, scope, links)
+                if rest
+                else {"marts": self._marts.shown(scope), "dbt_docs": self._marts.dbt_docs()}
+            )
             kind = "mart" if rest else "marts"
         elif kind in makers:
             of_source, _, more = rest.partition("/")
             source = self.sources().get(decoded(of_source))
             if source is None or not scope.sees(source.name):
-                raise _missing(name)
+                raise missing(name)
             try:
                 content = makers[kind](source, more, asked)
             except (ArrowInvalid, KeyError) as error:
                 raise self._older(source, error) from error
             kind = kind.removesuffix("s")
         else:
-            raise _missing(name)
+            raise missing(name)
         return kind, content
 
     def report(self, source: Source) -> str:
         """The page of a source as one file, without links and with its styles."""
-        content = self._source(source, "", {})
         links = Links("", is_alone=True)
-        styles = (TEMPLATES / STYLES).read_text(encoding="utf-8")
-        common = {"links": links, "now": datetime.now(UTC), "is_live": False, "inline_styles": styles}
-        return self._templates.get_template("source.html.j2").render(common | content)
+        return self._rendered("source", links, self._source(VisibleSources(), links, source, "", {}), inline_styles())
 
     def _older(self, source: Source, error: Exception) -> Exception:
         """The refusal of an older lake, if its tables lack the column that `error` is about; else `error`."""
@@ -171,33 +179,47 @@ class Portal:
 
     def refusal(self, name: str, error: TidemarkError) -> str:
         """The HTML of a page that shows `error` in place of the page `name`."""
-        common = {"links": Links(name), "now": datetime.now(UTC), "is_live": self._is_live, "inline_styles": None}
-        return self._templates.get_template("refused.html.j2").render(common | {"error": str(error)})
+        return self._rendered("refused", Links(name), {"error": str(error)})
 
     def _folder(self) -> Any:
+        return self.lake.once("sources", self._read_folder)
+
+    def _read_folder(self) -> Any:
         folder = Path(self.settings.sources)
         stamps = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in folder.iterdir() if path.is_file()))
         return self.lake.kept("sources", stamps, lambda: read_sources(folder))
 
     def marts(self) -> dict[str, Mart]:
         """The marts that dbt has built, by name."""
-        manifest = self.settings.home / "dbt" / "target" / "manifest.json"
-        sources = self.sources()
-        of = (manifest.stat().st_mtime_ns if manifest.exists() else 0, tests_version(self.lake), sources)
-        return self.lake.kept("marts", of, lambda: marts(self.settings, sources, newest_test_results(self.lake)))
+        return self._marts.all()
 
     def facts(self, source: Source) -> overview.SourceFacts:
-        """The facts of a source that its pages show."""
-        return overview.source_facts(self.lake, source, audit_note(self.settings.home, source.name))
+        """The facts of a source that its pages show; they are looked up once for a page."""
+        return self.lake.once(("facts", source.name), lambda: self._look_up_facts(source))
 
-    def _index(self, scope: Scope) -> dict[str, Any]:
+    def _look_up_facts(self, source: Source) -> overview.SourceFacts:
+        home = self.settings.home
+        current = current_run(home / "leases", source.name)
+        return overview.source_facts(self.lake, source, audit_note(home, source.name), current)
+
+    def _index(self, scope: VisibleSources) -> dict[str, Any]:
         folder = self._folder()
         seen = [source for name, source in folder.sources.items() if scope.sees(name)]
-        facts = sorted((self.facts(source) for source in seen), key=lambda f: f.urgency)
+        facts = {source.name: self.facts(source) for source in seen}
+        cards = [source_card(each) for each in facts.values()]
+        of_marts = [mart_card(mart, rows, passed, facts) for mart, rows, passed in self._marts.shown(scope)]
         errors = [str(error) for error in folder.errors if scope.sees(Path(error.file).stem)]
-        return {"sources": facts, "errors": errors, "environments": list(self._environments(scope))}
+        return {
+            "cards": sorted(cards, key=by_need),
+            "mart_cards": sorted(of_marts, key=by_need),
+            "tally": Counter([*(card.need for card in cards), *(card.need for card in of_marts)]),
+            "owners": sorted({source.dag.owner for source in seen}),
+            "tags": sorted({tag for source in seen for tag in source.dag.tags}),
+            "errors": errors,
+            "environments": list(self._environments(scope)),
+        }
 
-    def _environments(self, scope: Scope) -> Iterator[dict[str, str]]:
+    def _environments(self, scope: VisibleSources) -> Iterator[dict[str, str]]:
         """The sources of environments that differ from production's or have been built, one at a time."""
         for environment in environments(self.settings.home):
             built = environment.builds()
@@ -206,22 +228,28 @@ class Portal:
                     tables = "built" if source in built else "not built"
                     yield {"environment": environment.name, "source": source, "file": file, "tables": tables}
 
-    def _source(self, source: Source, _: str, __: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    def _source(
+        self, scope: VisibleSources, links: Links, source: Source, _: str, __: Mapping[str, Sequence[str]]
+    ) -> dict[str, Any]:
         facts = self.facts(source)
+        marts = [mart for mart in self._marts.seen(scope) if source.name in (mart.sources or ())]
         tables = [published_table(source, name) for name in overview.published_names(source)]
         page = overview.source_page(self.lake, facts)
         chains = None if page.chains is None else asdict(page.chains)
-        shown = {"facts": facts, "page": page, "chains": chains, "tables": tables, "listed": LISTED}
-        return shown | {"overrides": facts.overrides()}
+        way = lineage([source], marts, links, f"From the files of {source.name} to its marts")
+        content = {"facts": facts, "page": page, "chains": chains, "tables": tables, "lineage": way, "marts": marts}
+        return content | {"overrides": facts.overrides()}
 
-    def _run(self, source: Source, name: str, _: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    def _run(
+        self, scope: VisibleSources, links: Links, source: Source, name: str, __: Mapping[str, Sequence[str]]
+    ) -> dict[str, Any]:
         facts = self.facts(source)
         by_id = {run.run_id: run for run in facts.runs}
         run: Run | None = by_id.get(name) or by_id.get(decoded(name))
         if run is None and not self._is_live:
-            raise _missing(f"runs/{source.name}/{name}")
+            raise missing(f"runs/{source.name}/{name}")
         # links in Airflow and in the output of commands also lead to runs that have found nothing new
-        run = run or Run(decoded(name))
+        run = Run(decoded(name)) if run is None else whole_run(self.lake, source, run)
         changed = []
         if run.published is not None:
             version = tuple(self.lake.version(table) for table in overview.histories(source))
@@ -234,13 +262,44 @@ class Portal:
         docs = docs_of_run(self.settings, run.run_id)
         plan = plan_of_run(self.settings.home, run.run_id)
         content = {"source": source, "run": run, "changes": changed, "plan": plan, "labels": labels, "docs": docs}
-        return content | {"listed": LISTED}
+        flow = run_flow(run, changed, self._marts.seen(scope), links, source)
+        newest = [each for each in facts.runs if each.ran_drops][:3]
+        return content | {"flow": flow, "planned": planned_chart(changed, plan), "newest": newest}
 
-    def _quarantine(self, source: Source, _: str, __: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    def _quarantine(self, source: Source, rest: str, __: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         facts = self.facts(source)
-        return {"source": source, "groups": overview.quarantine_groups(facts), "facts": facts, "listed": LISTED}
+        groups = overview.quarantine_groups(facts)
+        if not rest:
+            return {"source": source, "groups": groups, "facts": facts, "shown_page": None}
+        of_group, _, number = rest.partition("/")
+        group = next((each for each in groups if encoded(each.name) == of_group), None)
+        if group is None:
+            raise missing(f"quarantine/{source.name}/{rest}")
+        shown_page = paged(group.records, number or "1", f"quarantine/{source.name}/{rest}")
+        return {"source": source, "groups": [group], "facts": facts, "shown_page": shown_page}
 
-    def _why(self, scope: Scope, source: Source, rest: str, asked: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    def _late(self, source: Source, rest: str, _: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        shown_page = paged(self._late_rows(source), rest or "1", f"late/{source.name}/{rest}")
+        placed = with_places(self.lake, source, shown_page.records)
+        return {"source": source, "facts": self.facts(source), "rows": placed, "shown_page": shown_page}
+
+    def list_pages(self, source: Source) -> Iterator[tuple[str, ...]]:
+        """The parts of the names of the pages of a source's long lists."""
+        for group in overview.quarantine_groups(self.facts(source)):
+            if len(group.records) > FIRST_RECORDS:
+                for number in range(1, pages_of(len(group.records)) + 1):
+                    yield "quarantine", source.name, group.name, str(number)
+        late = pages_of(len(self._late_rows(source)))
+        for number in range(1, late + 1) if late > 1 else ():
+            yield "late", source.name, str(number)
+
+    def _late_rows(self, source: Source) -> list[dict[str, Any]]:
+        version = tuple(self.lake.version_of(table, source.name) for table in (LATE, PUBLISHED))
+        return self.lake.kept(("late", source.name), version, lambda: late_rows(self.lake, source))
+
+    def _why(
+        self, scope: VisibleSources, source: Source, rest: str, asked: Mapping[str, Sequence[str]]
+    ) -> dict[str, Any]:
         name, _, encoded_values = rest.partition("/")
         table = published_table(source, decoded(name))
         if encoded_values:
@@ -249,55 +308,29 @@ class Portal:
             given = {column: values[0].strip() for column, values in asked.items() if column in table.key and values}
             key = [f"{column}={value}" for column, value in given.items()]
         reasons = why(self.lake, source, table.name, key, LISTED)
-        of_marts = [mart for mart in self._seen_marts(scope) if mart.follows and mart.follows.name == table.name]
-        return {"source": source, "why": reasons, "marts": of_marts, "key": list(reasons.key.values())}
+        if table.definition is None:
+            named = [replace(each, values=with_components(source, each.values)) for each in reasons.revisions]
+            reasons = replace(reasons, revisions=named)
+        of_marts = [mart for mart in self._marts.seen(scope) if mart.follows and mart.follows.name == table.name]
+        content = {"source": source, "why": reasons, "marts": of_marts, "key": list(reasons.key.values())}
+        known_times = [revision.known_from for revision in reasons.revisions]
+        is_state = table.definition is None and reasons.published is not None
+        entity = next(iter(reasons.key.values()))
+        states = []
+        if is_state:
+            of = (entity, self.lake.version_of(STATE, source.name))
+            drawn = partial(state_charts, self.lake, source, entity, known_times)
+            states = self.lake.kept(("states", source.name), of, drawn)
+        steps = None if states else steps_chart(reasons, datetime.now(UTC))
+        return content | {"steps": steps, "states": states}
 
-    def _marts(self, scope: Scope) -> list[tuple[Mart, MartRows | None, list[Override]]]:
-        shown = [(mart, self._mart_rows(mart)) for mart in self._seen_marts(scope)]
-        return [(mart, rows, self._let_pass(mart, rows)) for mart, rows in shown]
-
-    def _let_pass(self, mart: Mart, rows: MartRows | None) -> list[Override]:
-        """The overrides of the drops that the mart includes.
-
-        The mart may show an earlier publication of the source that it follows; then they are the overrides of that one.
-        """
-        known, made_of = self.sources(), mart.sources or frozenset()
-        shown = {mart.source: rows.published} if rows is not None else {}
-        return [
-            override
-            for name in sorted(made_of & known.keys())
-            for override in self.facts(known[name]).overrides(shown.get(name))
-        ]
-
-    def _seen_marts(self, scope: Scope) -> list[Mart]:
-        return [mart for mart in self.marts().values() if self._may_see(mart.sources, scope)]
-
-    def _may_see(self, made_of: frozenset[str] | None, scope: Scope) -> bool:
-        """True if the user may see data that is made of these sources.
-
-        The user has to be allowed to see each of them. If they are unknown (None), or one of them is gone, the user has
-        to be allowed to see all sources.
-        """
-        known = self.sources()
-        if made_of is not None and made_of <= known.keys():
-            return all(map(scope.sees, made_of))
-        return scope.sees(None) and all(map(scope.sees, known))
-
-    def _dbt_docs(self) -> str | None:
-        return DBT_DOCS if docs_file(self.settings, DBT_DOCS) else None
-
-    def _mart_rows(self, mart: Mart) -> MartRows | None:
-        notes = [shown_marts(self.settings.home, source) for source in self.sources()]
-        showing = [note for note in notes if mart.name in note.versions]
-        newest = max(showing, key=lambda note: (note.versions[mart.name], note.published_us or 0), default=None)
-        return mart_rows(self.lake, mart, newest, MART_ROWS)
-
-    def _mart(self, name: str, scope: Scope) -> dict[str, Any]:
+    def _mart(self, name: str, scope: VisibleSources, links: Links) -> dict[str, Any]:
         mart = self.marts().get(decoded(name))
-        if mart is None or not self._may_see(mart.sources, scope):
-            raise _missing(f"marts/{name}")
-        tests = [test if self._may_see(test.sources, scope) else test.without_rows() for test in mart.tests]
-        known = [name for name in self.sources() if scope.sees(name)]
-        shown = self._mart_rows(mart)
-        content = {"mart": mart, "shown": shown, "tests": tests, "seen_sources": known}
-        return content | {"overrides": self._let_pass(mart, shown)}
+        if mart is None or not self._marts.may_see(mart.sources, scope):
+            raise missing(f"marts/{name}")
+        tests = [test if self._marts.may_see(test.sources, scope) else test.without_rows() for test in mart.tests]
+        visible_sources = [name for name in self.sources() if scope.sees(name)]
+        rows = self._marts.rows(mart)
+        content = {"mart": mart, "shown": rows, "tests": tests, "seen_sources": visible_sources}
+        way = lineage(*self._marts.before(mart, scope), links, f"From files to marts.{mart.name}")
+        return content | {"overrides": self._marts.let_pass(mart, rows), "lineage": way}

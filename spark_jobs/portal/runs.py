@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -12,18 +12,18 @@ import pyarrow.compute as pc
 
 from expectations import AUDIT, GATES
 from spark_jobs.definitions.definition import definitions
+from spark_jobs.engine.restatement import CLOSING, LIVE
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.portal.held_lake import HeldLake
-from spark_jobs.portal.results import NOTABLE, STOPPED, manifests, results
-from spark_jobs.reads.publications import Published, publications_of
+from spark_jobs.portal.results import NOTABLE, STOPPED, manifest_of_run, manifests, results, results_of_run
+from spark_jobs.reads.publications import PublicationEntry, publications_of
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination import publication
 from spark_jobs.storage.coordination.publication import Publication, visible_rows
 from spark_jobs.storage.descriptions.column_types import INSTANT
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import FRONTIERS, STATE, VALIDITY
-from spark_jobs.storage.descriptions.times import instant
+from spark_jobs.storage.descriptions.times import instant, micros
 
 Row = dict[str, Any]
 State = Literal["published", "gate failed", "failed", "refused", "not published", "nothing new"]
@@ -35,7 +35,8 @@ REFUSALS = (ParameterError.code, "definition_changed", "seal_gap", "stale_plan",
 class Run:
     """One run of a source.
 
-    `results`: the newest result of each of its checks. `files`: the ledger's rows of its landings. `moves`: the rows of
+    `results`: the newest results of its checks, as `results` of `portal.results` gives them; `whole_run` has all of
+    them, and the stages in the manifest. `files`: the ledger's rows of its landings. `moves`: the rows of
     the frontiers that it moved; `moved_seal`: true if it moved the seal. `published`: its publication, if it made one.
     `manifest`: its manifest, if it left one.
     """
@@ -46,7 +47,7 @@ class Run:
     files: list[Row] = field(default_factory=list)
     moves: list[Row] = field(default_factory=list)
     moved_seal: bool = False
-    published: Published | None = None
+    published: PublicationEntry | None = None
     manifest: Row | None = None
 
     @property
@@ -110,6 +111,17 @@ class Run:
         """The numbers of the drops of which it landed something, in order."""
         return sorted({row["seq_no"] for row in self.files})
 
+    def title(self, source: Source) -> str:
+        """The drops that it was about in words; its kind if it was about none."""
+        span = self.span
+        numbers = self.drops
+        if not numbers and span is not None and span[0] is not None and span[1] is not None:
+            numbers = [source.drops.number_at(micros(span[0])), source.drops.number_at(micros(span[1]) - 1)]
+        if not numbers:
+            return "upkeep" if not self.ran_drops else "no drop"
+        first, last = (source.drops.label(n) for n in (numbers[0], numbers[-1]))
+        return first if first == last else f"{first} to {last}"
+
     def _clock(self) -> list[datetime]:
         times = [*(row["landed_at"] for row in self.files), *(row["moved_at"] for row in self.moves)]
         return [time for time in times if time is not None]
@@ -127,7 +139,9 @@ def runs(lake: HeldLake, source: Source, files: Iterable[Row]) -> list[Run]:
 
     for row in files:
         run_of(row, row["landing"]).files.append(row)
-    moves = lake.records(FRONTIERS, of_source)
+    # the frontiers' state as a document is most of a row, and of use for the newest one alone
+    moved = [name for name in FRONTIERS.column_names if name != "state"]
+    moves = lake.rows(FRONTIERS, moved, of_source).to_pylist()
     seal = None
     for row in sorted(moves, key=lambda row: row["token"]):
         run = run_of(row, row["token"])
@@ -143,6 +157,15 @@ def runs(lake: HeldLake, source: Source, files: Iterable[Row]) -> list[Run]:
         if each.run_id in by_id:
             by_id[each.run_id].published = each
     return sorted(by_id.values(), key=lambda run: -run.token)
+
+
+def whole_run(lake: HeldLake, source: Source, run: Run) -> Run:
+    """The run with all its results, and its manifest with stages and outputs."""
+    return replace(
+        run,
+        results=results_of_run(lake, source, run.run_id),
+        manifest=manifest_of_run(lake, source, run.run_id),
+    )
 
 
 @dataclass(frozen=True)
@@ -164,6 +187,21 @@ class Change:
         """The number of all rows that differ."""
         return self.inserted + self.changed + self.removed
 
+    @property
+    def numbers(self) -> list[str]:
+        """The columns of the sample that have numbers."""
+        first = self.sample[0] if self.sample else {}
+        return [name for name, value in first.items() if isinstance(value, int | float)]
+
+    @property
+    def pairs(self) -> list[Row]:
+        """The sample by key: each row `after` the publication and the row `before` it, None where there is none."""
+        by_key: dict[tuple[str, ...], Row] = {}
+        for row in self.sample:
+            pair = by_key.setdefault(tuple(str(row[column]) for column in self.key), {"before": None, "after": None})
+            pair["after" if row["diff"] > 0 else "before"] = row
+        return list(by_key.values())
+
 
 @dataclass(frozen=True)
 class _ShownTable:
@@ -176,26 +214,37 @@ class _ShownTable:
     of_source: pc.Expression
 
 
-def changes(lake: HeldLake, source: Source, published: Published, most: int) -> list[Change]:
+def changes(lake: HeldLake, source: Source, published: PublicationEntry, most: int) -> list[Change]:
     """The changes of a publication, table by table; of each up to `most` new rows, with the rows that they replace."""
     current = publication.load(lake, source)
-    shown = []
+    tables = []
     for each in definitions(source):
         values = tuple(column.name for column in each.value_columns())
-        shown.append(_ShownTable(each.table(), f"silver.{each.name}", tuple(each.identity), values, pc.scalar(True)))
+        tables.append(_ShownTable(each.table(), f"silver.{each.name}", tuple(each.identity), values, pc.scalar(True)))
     if source.state is not None:
         hidden = {*(c.name for c in VALIDITY), "source", "names", "seen"}
         values = tuple(c.name for c in STATE.columns if c.name not in hidden)
-        shown.append(_ShownTable(STATE, f"gold.{source.name}", ("entity",), values, pc.field("source") == source.name))
-    return [_change(lake, each, published, current, most) for each in shown if lake.version(each.table) >= 0]
+        tables.append(_ShownTable(STATE, f"gold.{source.name}", ("entity",), values, pc.field("source") == source.name))
+    by_table = [_change(lake, each, published, current, most) for each in tables if lake.version(each.table) >= 0]
+    return [replace(each, sample=[with_components(source, row) for row in each.sample]) for each in by_table]
 
 
-def _change(lake: HeldLake, table: _ShownTable, published: Published, current: Publication, most: int) -> Change:
+def with_components(source: Source, row: Row) -> Row:
+    """A row of published states with a column for each component, in place of the vectors; other rows as they are."""
+    vector = row.get("ints") or row.get("floats")
+    components = () if source.state is None else tuple(source.state.components)
+    if "ints" not in row or not isinstance(vector, list) or len(vector) != len(components):
+        return row
+    others = {name: value for name, value in row.items() if name not in ("ints", "floats", "names", "seen")}
+    return others | dict(zip(components, vector, strict=True))
+
+
+def _change(lake: HeldLake, table: _ShownTable, published: PublicationEntry, current: Publication, most: int) -> Change:
     time, key = pa.scalar(published.known_from, INSTANT), list(table.key)
-    shown, order = visible_rows(current) & table.of_source, [(column, "ascending") for column in key]
+    visible, order = visible_rows(current) & table.of_source, [(column, "ascending") for column in key]
     halves = (("known_from", LIVE), ("known_to", CLOSING))
     came, went = (
-        lake.stored(table.table, table.values, shown & (pc.field(bound) == time), {"era": [era, "closed"]})
+        lake.stored(table.table, table.values, visible & (pc.field(bound) == time), {"era": [era, "closed"]})
         .whole()
         .sort_by(order)
         for bound, era in halves
@@ -215,3 +264,23 @@ def _change(lake: HeldLake, table: _ShownTable, published: Published, current: P
 
 def _key(row: Row, table: _ShownTable) -> tuple[str, ...]:
     return tuple(str(row[column]) for column in table.key)
+
+
+def stage_numbers(stage: Mapping[str, Any]) -> Row:
+    """The numbers of a stage's report by their names in words, without zeros and those that have a column."""
+    numbers: Row = {}
+
+    def add(name: str, value: Any) -> None:
+        if isinstance(value, Mapping):
+            for inner, part in value.items():
+                add(f"{name} {inner}", part)
+        elif value not in (None, 0, 0.0, [], ""):
+            numbers[name.replace("_", " ").strip()] = instant(value) if name.endswith("_us") else value
+
+    for name, value in stage.items():
+        if name not in _IN_COLUMNS:
+            add(name, datetime.fromisoformat(value) if name == "began" else value)
+    return numbers
+
+
+_IN_COLUMNS = ("stage", "seconds", "commits", "gate")

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from spark_jobs.config import Settings
 from spark_jobs.gates import data_docs_index
+from spark_jobs.portal.assets import ASSETS
 from spark_jobs.portal.docs import DBT_DOCS, DOCS, docs_file
 from spark_jobs.portal.links import Links
 from spark_jobs.portal.names import encoded
-from spark_jobs.portal.pages import STYLES, TEMPLATES, Portal
+from spark_jobs.portal.pages import Portal
 
 MOST_RUNS = 400
 """The number of newest runs of each source that get a page: a year of daily runs."""
@@ -35,7 +36,9 @@ def write_site(settings: Settings, folder: Path) -> int:
         rows, left, count = [*rows, *fresh], left - len(fresh), count + 1
     for name in rows:
         _write(folder, name, portal.page(name))
-    shutil.copyfile(TEMPLATES / STYLES, folder / STYLES)
+    for path, file in ASSETS.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, folder / path)
     docs = data_docs_index(settings).parent
     if docs.is_dir():
         shutil.copytree(docs, folder / DOCS, dirs_exist_ok=True)
@@ -51,10 +54,10 @@ def _names(portal: Portal) -> Iterator[str]:
     yield from ("index.html", "glossary.html", "marts.html")
     yield from (f"marts/{encoded(mart)}{_HTML}" for mart in portal.marts())
     for name, source in portal.sources().items():
-        yield from (f"{kind}/{encoded(name)}{_HTML}" for kind in ("sources", "quarantine"))
         facts = portal.facts(source)
-        shown = [("runs", name, run.run_id) for run in facts.runs[:MOST_RUNS]]
-        for page in dict.fromkeys([*shown, *([facts.audit_page] if facts.audit_page else [])]):
+        pages = [("sources", name), ("quarantine", name), ("late", name), *portal.list_pages(source)]
+        pages += [("runs", name, run.run_id) for run in facts.runs[:MOST_RUNS]]
+        for page in dict.fromkeys([*pages, *([facts.audit_page] if facts.audit_page else [])]):
             yield "/".join(map(encoded, page)) + _HTML
 
 

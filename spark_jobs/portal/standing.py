@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from spark_jobs.portal.drops import Drop
+from spark_jobs.portal.drops import DropFigures
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.runs import Run
 from spark_jobs.sources import Source
@@ -67,7 +67,7 @@ class Standing:
     overrides: Sequence[Override]
     publications: Sequence[tuple[int, datetime]]
 
-    def overrides_in(self, drops: Mapping[int, Drop], published: datetime | None = None) -> list[Override]:
+    def overrides_in(self, drops: Mapping[int, DropFigures], published: datetime | None = None) -> list[Override]:
         """The overrides of drops that the publication of time `published` includes; if None, the newest one."""
         tokens = [token for token, time in self.publications if published is None or time <= published]
         last = max(tokens, default=-1)
@@ -78,7 +78,7 @@ class Standing:
         ]
 
 
-def standing(lake: HeldLake, source: Source, drops: Mapping[int, Drop], runs: Sequence[Run]) -> Standing:
+def standing(lake: HeldLake, source: Source, drops: Mapping[int, DropFigures], runs: Sequence[Run]) -> Standing:
     """The standing of the drops of a source; `runs` are newest first."""
     published = sorted((run.published.token, run.published.published) for run in runs if run.published is not None)
     last = max((token for token, _ in published), default=-1)
@@ -101,7 +101,7 @@ def standing(lake: HeldLake, source: Source, drops: Mapping[int, Drop], runs: Se
 _Judged = dict[int, dict[tuple[str, str, str | None], Row]]
 
 
-def _judged(source: Source, drops: Mapping[int, Drop], results: Iterable[Row]) -> _Judged:
+def _judged(source: Source, drops: Mapping[int, DropFigures], results: Iterable[Row]) -> _Judged:
     """The last result of each check, by drop, if it was about files of the drop that still count.
 
     A result `passed` of the gate of landings is left out, as it is about the files of one landing only.
@@ -117,7 +117,7 @@ def _judged(source: Source, drops: Mapping[int, Drop], results: Iterable[Row]) -
     return judged
 
 
-def _overrides(lake: HeldLake, source: Source, drops: Mapping[int, Drop], judged: _Judged) -> list[Override]:
+def _overrides(lake: HeldLake, source: Source, drops: Mapping[int, DropFigures], judged: _Judged) -> list[Override]:
     """The overrides that still count, newest first. A check let pass in several runs counts once for a drop."""
     overrides: list[Override] = []
     listed: set[tuple[int, str]] = set()
@@ -138,14 +138,14 @@ def _overrides(lake: HeldLake, source: Source, drops: Mapping[int, Drop], judged
         ]
         listed |= {(n, name) for n in numbers}
         if numbers:
-            said = (row["because"], row["overridden_by"], row["recorded_at"], row["run_id"])
+            reason = (row["because"], row["overridden_by"], row["recorded_at"], row["run_id"])
             labels = [source.drops.label(n) for n in (numbers[0], numbers[-1])]
             named = labels[0] if len(numbers) == 1 else f"{len(numbers):,} from {labels[0]} to {labels[1]}"
-            overrides.append(Override(source.name, name, *said, tuple(numbers), named))
+            overrides.append(Override(source.name, name, *reason, tuple(numbers), named))
     return overrides
 
 
-def _counts(drop: Drop, token: int) -> bool:
+def _counts(drop: DropFigures, token: int) -> bool:
     """True if a file of the drop that had landed when a stage took this token still counts."""
     return drop.first_standing <= token
 

@@ -32,21 +32,16 @@ def shown(value: Any) -> str:
     return _nested(value) if isinstance(value, (list, dict)) else str(value)
 
 
+def is_number(value: Any) -> bool:
+    """True for a whole number or a float; truth values and decimals are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _nested(value: list[Any] | dict[str, Any]) -> str:
     if isinstance(value, dict) or len(value) <= ELEMENTS:
         return json.dumps(value, default=str, ensure_ascii=False)
     first = json.dumps(value[:ELEMENTS], default=str, ensure_ascii=False)
     return f"{first[:-1]}, … {len(value) - ELEMENTS:,} more]"
-
-
-def moment(time: datetime | None) -> str:
-    """A time of the machine's clock, to the second."""
-    return shown(None if time is None else time.replace(microsecond=0))
-
-
-def counted(number: int, what: str) -> str:
-    """A number with its noun, in the plural unless the number is 1."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def key_text(value: Any) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
+from spark_jobs.engine.restatement import CLOSING, LIVE, without_closed
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.restatement.published import published_files
 from spark_jobs.sources import Source
@@ -24,7 +24,7 @@ _BOUNDS = ("window_start", "window_end")
 
 
 @dataclass(frozen=True)
-class Windows:
+class WindowFigures:
     """The numbers of the published windows of a definition.
 
     `final`: the number of windows that no drop can change any more. `restated`: the number of windows that were
@@ -42,7 +42,7 @@ class Windows:
     by_drop: dict[int, int]
 
 
-def published_windows(lake: HeldLake, definition: Definition) -> Windows | None:
+def published_windows(lake: HeldLake, definition: Definition) -> WindowFigures | None:
     """The numbers of the windows in `silver.<definition>`; None if it has no table yet, or nothing is published."""
     table, current = definition.table(), publication.load(lake, definition.source)
     if lake.version(table) < 0 or not current.published_us:
@@ -52,7 +52,7 @@ def published_windows(lake: HeldLake, definition: Definition) -> Windows | None:
     )
 
 
-def _windows(lake: HeldLake, definition: Definition, current: Publication) -> Windows:
+def _windows(lake: HeldLake, definition: Definition, current: Publication) -> WindowFigures:
     rows = _standing(lake, definition, current)
     start, end = (rows.column(bound).cast(pa.int64()).to_numpy() for bound in _BOUNDS)
     revision = rows.column("revision").to_numpy()
@@ -64,7 +64,7 @@ def _windows(lake: HeldLake, definition: Definition, current: Publication) -> Wi
     final = 0
     if least is not None and rows.num_rows:
         final = int(np.count_nonzero(definition.kind.closes(start, end) - int(definition.kind.half_open) < least[0]))
-    return Windows(
+    return WindowFigures(
         definition.name,
         rows.num_rows,
         pc.min(rows.column("window_start")).as_py(),

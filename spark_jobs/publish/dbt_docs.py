@@ -30,7 +30,7 @@ def write_dbt_docs(settings: Settings) -> tuple[Path, float]:
         DocsFailed: dbt refuses the project.
         ConfigurationError: `TIDEMARK_DBT` names no folder.
     """
-    begun = time.monotonic()
+    start_s = time.monotonic()
     project, file = laid_out(settings), dbt_docs_file(settings.home)
     # in a folder of its own: the portal reads the files that the last build left
     options = dbt_options(settings, project, target=file.parent)
@@ -46,4 +46,4 @@ def write_dbt_docs(settings: Settings) -> tuple[Path, float]:
                     next_step=f"correct the models; they are laid out in {project.folder}",
                     reason=reason,
                 )
-    return file, time.monotonic() - begun
+    return file, time.monotonic() - start_s

@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from spark_jobs.publish.changes import Changes
 from spark_jobs.publish.project import PROJECT, Project
 from spark_jobs.server.errors import END_OF_SPARK
 from spark_jobs.server.logins import Login, login
+from spark_jobs.server.state import running_supervisor
 from spark_jobs.server.thrift_client import thrift_connection
 from spark_jobs.sources import Source
 
@@ -84,8 +85,8 @@ class Failure:
     """A model or test that failed, or dbt itself.
 
     `kind` is dbt's type of the node, such as model or test, or `dbt`. `file` is relative to the project. `marts`: those
-    that it concerns. `rows`: how many break a test. `said`: the first lines of dbt's message. `next_step`: what to do
-    if the lake server, a disk or memory failed, else None.
+    that it concerns. `rows`: the number of rows that break a test. `message`: the first lines of dbt's message.
+    `next_step`: what to do if the lake server, a disk or memory failed, else None.
     """
 
     kind: str
@@ -93,7 +94,7 @@ class Failure:
     file: str | None
     marts: Sequence[str]
     rows: int | None
-    said: str
+    message: str
     next_step: str | None
 
     @classmethod
@@ -101,19 +102,19 @@ class Failure:
         """The failure of one of dbt's results."""
         node, test = result.node, MartTest.of(result) if result.node.resource_type == "test" else None
         marts = [node.name] if test is None else sorted(test.reads)
-        said, next_step = _said(result.message or str(result.status))
+        message, next_step = _message_and_next_step(result.message or str(result.status))
         if test is not None and next_step is None:
-            said = test.message
+            message = test.message
         kind, file = str(node.resource_type), node.original_file_path
-        return cls(kind, node.name, file, marts, result.failures, said, next_step)
+        return cls(kind, node.name, file, marts, result.failures, message, next_step)
 
     @classmethod
     def of_dbt(cls, reason: str) -> Failure:
         """The failure of dbt itself, with no model or test."""
-        return cls("dbt", "dbt", None, (), None, *_said(reason))
+        return cls("dbt", "dbt", None, (), None, *_message_and_next_step(reason))
 
 
-def _said(message: str) -> tuple[str, str | None]:
+def _message_and_next_step(message: str) -> tuple[str, str | None]:
     """The text of a message of dbt for people, and the next step if the lake server, a disk or memory failed."""
     if _SERVER_LOST.search(message):
         return _first_lines(message), "start the lake server with `tidemark up` if it is down, and do the same again"
@@ -156,6 +157,15 @@ class MartsResult:
     tests: Sequence[MartTest]
     seconds: float
 
+    def describe(self) -> str:
+        """A sentence about a build without failures: the marts, the seconds, and the results of the tests."""
+        warned = sum(test.status == "warn" for test in self.tests)
+        n_passed = sum(test.status == "pass" for test in self.tests)
+        tests = f"{n_passed} test{'' if n_passed == 1 else 's'} passed" if self.tests else "no test is about them"
+        return f"{_list_marts(self.passed)} built in {self.seconds:.1f} s; {tests}" + (
+            f", {warned} warned" if warned else ""
+        )
+
     @property
     def models_failed(self) -> list[str]:
         """The marts that could not be built."""
@@ -166,8 +176,8 @@ class MartsResult:
         """The result of a build with these results of dbt. `reason`: why dbt failed, used if none of them failed."""
         tests = [MartTest.of(result) for result in results if result.node.resource_type == "test"]
         models = {r.node.name: str(r.status) for r in results if r.node.resource_type == "model"}
-        held = {mart for test in tests if test.holds_back for mart in test.reads}
-        passed = sorted(name for name, status in models.items() if status == "success" and name not in held)
+        held_back = {mart for test in tests if test.holds_back for mart in test.reads}
+        passed = sorted(name for name, status in models.items() if status == "success" and name not in held_back)
         failed = [Failure.of(result) for result in results if str(result.status) not in _NO_FAILURE]
         if not failed:
             holding = {test.name for test in tests if test.holds_back}
@@ -179,7 +189,7 @@ class MartsResult:
 
 
 @dataclass(frozen=True, slots=True)
-class StandingMart:
+class BuiltMart:
     """A mart's table in `marts_staging` as it is now.
 
     `columns` have their types; `published` and `model` are the publication and the model that the table reflects.
@@ -216,24 +226,24 @@ def build_marts(
     source: Source,
     *,
     published_us: int,
-    standing: Mapping[str, StandingMart],
+    built: Mapping[str, BuiltMart],
     changes: Changes,
     compiled: bool,
 ) -> MartsResult:
     """Bring the marts of `source` in `marts_staging` up to its publication, and test them.
 
-    `published_us` is the publication in force, which the marts' commits note. `standing` has the marts' tables as they
+    `published_us` is the publication in force, which the marts' commits note. `built` has the marts' tables as they
     are now, by name, and `changes` the changes since they were written. `compiled`: Spark generates and compiles code
     for each statement, which is worth its time for large marts only. A failed build leaves each mart as it was or at
     the new publication, never between: run it again.
     """
-    begun = time.monotonic()
-    arguments = ["build", "--select", *project.selected(source), *dbt_options(settings, project)]
-    with dbt_environment(settings, published_us, standing, changes, compiled=compiled):
+    start_s = time.monotonic()
+    arguments = ["build", "--select", *project.selectors(source), *dbt_options(settings, project)]
+    with dbt_environment(settings, published_us, built, changes, compiled=compiled):
         outcome = run_dbt(arguments)
     results: Sequence[Any] = getattr(outcome.result, "results", None) or []
     reason = None if outcome.success else str(outcome.exception or "no reason given")
-    return MartsResult.of(source.name, results, time.monotonic() - begun, reason)
+    return MartsResult.of(source.name, results, time.monotonic() - start_s, reason)
 
 
 def run_dbt(arguments: Sequence[str]) -> Any:
@@ -267,7 +277,7 @@ def _logs(settings: Settings) -> Path:
 def dbt_environment(
     settings: Settings,
     published_us: int,
-    standing: Mapping[str, StandingMart],
+    built: Mapping[str, BuiltMart],
     changes: Changes,
     *,
     compiled: bool,
@@ -281,7 +291,7 @@ def dbt_environment(
         "TIDEMARK_SERVER_HOST": settings.server_host,
         "TIDEMARK_THRIFT_PORT": str(settings.thrift_port),
         "TIDEMARK_PUBLISHED_US": str(published_us),
-        "TIDEMARK_MARTS": json.dumps({mart: asdict(stands) for mart, stands in standing.items()}),
+        "TIDEMARK_MARTS": json.dumps({mart: asdict(of_mart) for mart, of_mart in built.items()}),
         "TIDEMARK_CHANGES": json.dumps(changes),
         "TIDEMARK_COMPILED": str(compiled).lower(),
     }
@@ -314,34 +324,62 @@ def _connected_by_us(settings: Settings, user: Login) -> Iterator[None]:
         connections.hive = theirs
 
 
-def marts_failed(settings: Settings, project: Project, source: Source, result: MartsResult) -> MartsFailed:
-    """The error that names the models and tests that failed, the person who has to act, and the log."""
+def marts_failed(
+    settings: Settings, project: Project, source: Source, result: MartsResult, *, visible: Collection[str], again: str
+) -> MartsFailed:
+    """The error that names the models and tests that failed, the person who has to act, and the log.
+
+    `visible`: the marts that people see; each shows its last version that passed. `again`: the command that builds the
+    marts again.
+    """
     log = str(_logs(settings) / "dbt.log")
-    lines = "".join(_lines(settings, project, failure) for failure in result.failed)
+    supervisor = running_supervisor(settings)
+    has_pages = supervisor is not None and supervisor.airflow
+    lines = "".join(_lines(settings, project, failure, has_pages=has_pages) for failure in result.failed)
     correction = (
-        f"the owner of {source.name} ({source.dag.owner}) corrects the model or the data and runs the publish stage"
-        " again"
+        f"the owner of {source.name} ({source.dag.owner}) corrects the model or the data; then `{again}` builds the"
+        " marts again"
     )
     steps = "; ".join(dict.fromkeys(failure.next_step or correction for failure in result.failed))
-    stay = f"the marts {', '.join(result.stay)} stay as they were" if result.stay else "all marts stay as they were"
     return MartsFailed(
         expected=f"dbt to build and test the marts of {source.name}",
         found=f"{len(result.failed)} that failed:{lines}\n",
-        consequence=f"silver and gold are published; {stay}",
-        next_step=f"{steps}; the pages are there while Airflow is up, and dbt's messages stand in full in {log}",
+        consequence=f"silver and gold are published; {_held_back(result.stay, visible)}",
+        next_step=f"{steps}; {log} has dbt's messages in full",
         source=source.name,
-        failed={failure.name: failure.said for failure in result.failed},
+        failed={failure.name: failure.message for failure in result.failed},
         owner=source.dag.owner,
         log=log,
     )
 
 
-def _lines(settings: Settings, project: Project, failure: Failure) -> str:
-    about = "" if failure.kind != "test" else f" of {', '.join(f'marts.{mart}' for mart in failure.marts)}"
+def _held_back(marts: Sequence[str], visible: Collection[str]) -> str:
+    """Words about marts that people do not see as they are now."""
+    if not marts:
+        return "all marts stay as they were"
+    old, new = [mart for mart in marts if mart in visible], [mart for mart in marts if mart not in visible]
+    parts = []
+    if old:
+        parts.append(f"{_list_marts(old)} {'stays as it was' if len(old) == 1 else 'stay as they were'}")
+    if new:
+        one = len(new) == 1
+        parts.append(
+            f"{_list_marts(new)} {'is' if one else 'are'} not there until {'its' if one else 'their'} tests pass"
+        )
+    return "; ".join(parts)
+
+
+def _list_marts(marts: Sequence[str]) -> str:
+    return ", ".join(f"marts.{mart}" for mart in marts)
+
+
+def _lines(settings: Settings, project: Project, failure: Failure, *, has_pages: bool) -> str:
+    about = "" if failure.kind != "test" else f" of {_list_marts(failure.marts)}"
     name = failure.name if failure.kind == failure.name else f"{failure.kind} {failure.name}"
     rows = "" if not failure.rows else f"{failure.rows:,} rows break it; "
-    lines = [f"- {name}{about}: {rows}dbt says: {failure.said}"]
+    lines = [f"- {name}{about}: {rows}dbt says: {failure.message}"]
     if failure.file is not None:
         lines.append(f"  its file is {project.written_as(settings, failure.file)}")
-    lines += [f"  its page is {settings.page_url('marts', mart)}" for mart in failure.marts[:1]]
+    if has_pages:
+        lines += [f"  its page is {settings.page_url('marts', mart)}" for mart in failure.marts[:1]]
     return "".join(f"\n  {line}" for line in lines)

@@ -17,11 +17,11 @@ from typing import Any
 
 import yaml
 
-from spark_jobs.config import CHECKOUT, Settings
+from spark_jobs.config import SHIPPED, Settings
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.sources import Source, read_sources
 
-PROJECT = CHECKOUT / "dbt"
+PROJECT = SHIPPED / "dbt"
 """The product's dbt project; its `profiles.yml` is beside it."""
 TEAM = "own"
 """The folder of a team's own models, macros and tests, within `models`, `macros` and `tests`."""
@@ -48,16 +48,19 @@ class Project:
 
     def written_as(self, settings: Settings, file: str) -> Path:
         """The path of a file of the project in the folder from which it was copied: the product's or the team's."""
-        part, *rest = Path(file).parts
-        if rest[:1] != [TEAM] or settings.dbt is None:
+        part, *others = Path(file).parts
+        if others[:1] != [TEAM] or settings.dbt is None:
             return PROJECT / file
-        return Path(settings.dbt, *((part,) if (settings.dbt / "models").is_dir() else ()), *rest[1:])
+        return Path(settings.dbt, *((part,) if (settings.dbt / "models").is_dir() else ()), *others[1:])
 
-    def selected(self, source: Source) -> list[str]:
+    def selectors(self, source: Source) -> list[str]:
         """dbt's selectors for a source: the marts with its tag, and the team's models made of its published tables."""
         if not (self.folder / "models" / TEAM).is_dir():
             return [f"tag:{source.name}"]
-        return [f"tag:{source.name}", *(f"source:{name}+,path:models/{TEAM}" for name in _published(source))]
+        return [
+            f"tag:{source.name}",
+            *(f"source:{name}+,path:models/{TEAM}" for name in _descriptions_of_tables(source)),
+        ]
 
 
 def laid_out(settings: Settings) -> Project:
@@ -109,17 +112,17 @@ def _team_files(folder: Path) -> dict[Path, bytes]:
 
 def _other_sources(sources: Iterable[Source], described: Mapping[str, Any]) -> dict[str, Any]:
     """A dbt document of the tables that sources publish, for dbt's `source()`, without those in `described`."""
-    known = {f"{each['name']}.{table['name']}" for each in described["sources"] for table in each["tables"]}
+    described_tables = {f"{each['name']}.{table['name']}" for each in described["sources"] for table in each["tables"]}
     tables: dict[str, list[dict[str, str]]] = {}
     for source in sources:
-        for name, about in _published(source).items():
+        for name, about in _descriptions_of_tables(source).items():
             database, table = name.split(".", 1)
-            if name not in known:
+            if name not in described_tables:
                 tables.setdefault(database, []).append({"name": table, "description": about})
     return {"version": 2, "sources": [{"name": name, "tables": listed} for name, listed in tables.items()]}
 
 
-def _published(source: Source) -> dict[str, str]:
+def _descriptions_of_tables(source: Source) -> dict[str, str]:
     """The names of the tables that a source publishes, each with its description."""
     published = {}
     for window in source.windows:

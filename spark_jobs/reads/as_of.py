@@ -16,23 +16,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.checkpoints.frames import BUCKET, LEAST_ROWS, state_columns, together
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.definitions.folding import columns_read, fold_inputs, fold_rows, folded_columns
 from spark_jobs.definitions.meaning import meaning_of
+from spark_jobs.engine.columns import whole_groups
+from spark_jobs.engine.deltas import LATEST, REGISTERED, Status, states_for
+from spark_jobs.engine.spark.checkpoints import BUCKET, LEAST_ROWS, state_columns, together
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.deltas.asking import states_for
-from spark_jobs.kernels.deltas.frontiers import LATEST
-from spark_jobs.kernels.deltas.ops import Status
-from spark_jobs.kernels.deltas.transforms import REGISTERED
-from spark_jobs.kernels.grouping import whole_groups
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.restatement.chains import published_chains, published_segments
 from spark_jobs.restatement.touched import at, instant
 from spark_jobs.sources import Source, State
 from spark_jobs.storage.descriptions.column_types import INSTANT
 from spark_jobs.storage.descriptions.sql import literal, qualified
-from spark_jobs.storage.lakes.lake import FrameLake
+from spark_jobs.storage.lakes.lake import FrameLake, Lake
 from spark_jobs.trace.source_plane import counting_rows, stored_counting_rows
 
 if TYPE_CHECKING:
@@ -82,7 +79,7 @@ def states_at(
 
 
 def entity_state(
-    lake: FrameLake, source: Source, entity: str, *, event_us: int | None = None, known_us: int | None = None
+    lake: Lake, source: Source, entity: str, *, event_us: int | None = None, known_us: int | None = None
 ) -> pa.Table:
     """The state of one entity, as `states_at` gives it, read without Spark from the files that can contain the entity.
 
@@ -99,10 +96,10 @@ def entity_state(
         columns = state_columns(states.take(live), meaning_of(source))
         states_then = pa.table({source.entity: pa.array([entity] * len(live), pa.string()), **columns})
     else:
-        known = (pc.field("time") <= instant(time_us)) & (pc.field("event_time") <= instant(limit_us))
-        due = (pc.field("entity") == entity) & known
+        is_known = (pc.field("time") <= instant(time_us)) & (pc.field("event_time") <= instant(limit_us))
+        due = (pc.field("entity") == entity) & is_known
         rows = stored_counting_rows(lake, source, point.frontiers.arrangement, columns_read(source), due).whole()
-        states_then = _shown(fold_rows(folded_columns(rows, source), source), source)
+        states_then = _with_components(fold_rows(folded_columns(rows, source), source), source)
     place = states_then.schema.get_field_index("timestamp")
     return states_then.set_column(place, "timestamp", states_then["timestamp"].cast(INSTANT))
 
@@ -117,7 +114,7 @@ def _state_of(source: Source) -> State:
     return source.state
 
 
-def _shown(states: pa.Table, source: Source) -> pa.Table:
+def _with_components(states: pa.Table, source: Source) -> pa.Table:
     """The states as people see them: one column per component in place of the vector."""
     assert source.state is not None, "callers look whether the source has state"
     components = list(source.state.components)
@@ -135,4 +132,4 @@ class _StatesAt:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
-            yield from _shown(fold_rows(rows, self.source), self.source).to_batches()
+            yield from _with_components(fold_rows(rows, self.source), self.source).to_batches()

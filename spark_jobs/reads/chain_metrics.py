@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.kernels.comparison import LIVE, without_closed
+from spark_jobs.engine.restatement import LIVE, without_closed
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.reads.state_reads import check_keeps_chains
 from spark_jobs.restatement.published import published_files
@@ -62,11 +62,11 @@ def chain_metrics(lake: TableReader, source: Source) -> ChainMetrics:
     current = point.publication
     of_source = pc.field("source") == source.name
     columns = list(dict.fromkeys([*SEGMENT, "end_time", "known_from", "era", *_COUNTED]))
-    shown = published_files(lake, CHAINS, current, columns, of_source).whole()
+    rows = published_files(lake, CHAINS, current, columns, of_source).whole()
     for column in ("start_time", "start_row"):  # null where a chain begins, and Arrow joins no nulls
-        place = shown.column_names.index(column)
-        shown = shown.set_column(place, column, shown.column(column).fill_null(_BEGINNING))
-    segments = without_closed(shown, SEGMENT)
+        place = rows.column_names.index(column)
+        rows = rows.set_column(place, column, rows.column(column).fill_null(_BEGINNING))
+    segments = without_closed(rows, SEGMENT)
     ends = segments.filter(segments.column("end_time").is_null()).column("deltas")
     live = lake.stored(CHAINS, ["encoding", "saved_bytes"], None, {"source": [source.name], "era": [LIVE]})
     saved: Counter[str] = Counter()
@@ -79,7 +79,7 @@ def chain_metrics(lake: TableReader, source: Source) -> ChainMetrics:
         deltas=pc.sum(segments.column("deltas")).as_py() or 0,
         pending=pc.sum(ends).as_py() or 0,
         longest=pc.max(ends).as_py() or 0,
-        refused=sum(_refused(row["refusals"], row["known_until"]) for row in _with_refusals(segments)),
+        refused=sum(_count_refused(row["refusals"], row["known_until"]) for row in _with_refusals(segments)),
         **_compactions(lake, source, current),
         saved_bytes=dict(saved),
         bytes_of_updates=_bytes(trace),
@@ -92,19 +92,19 @@ def _with_refusals(segments: pa.Table) -> list[dict[str, list[int | None]]]:
     return lists.filter(pc.greater(pc.list_value_length(lists.column("refusals")), 0)).to_pylist()
 
 
-def _refused(refusals: list[int | None], until: list[int | None]) -> int:
+def _count_refused(refusals: list[int | None], until: list[int | None]) -> int:
     """The number of deltas of a segment that count now and that the chain refuses.
 
     `until` is not null for a delta that was taken back; such a delta is kept for reads of the past only.
     """
-    stands = [time is None for time in until] or [True] * len(refusals)
-    return sum(bool(refusal) and standing for refusal, standing in zip(refusals, stands, strict=True))
+    counting = [time is None for time in until] or [True] * len(refusals)
+    return sum(bool(refusal) and counts for refusal, counts in zip(refusals, counting, strict=True))
 
 
 def _compactions(lake: TableReader, source: Source, current: Publication) -> dict[str, int]:
     names = ("merged", "dropped", "bytes_before", "bytes_after")
-    shown = visible_rows(current) & (pc.field("known_from") < instant(current.published_us))
-    rows = lake.stored(CHAINS, names, shown, {"source": [source.name], "era": [COMPACTION]}).whole()
+    visible = visible_rows(current) & (pc.field("known_from") < instant(current.published_us))
+    rows = lake.stored(CHAINS, names, visible, {"source": [source.name], "era": [COMPACTION]}).whole()
     return {name: pc.sum(rows.column(name)).as_py() or 0 for name in names}
 
 

@@ -26,8 +26,8 @@ def with_landings(lake: TableReader, source: Source, updates: Sequence[Row], rea
     """The updates, each with the `file`, `line`, `run_id` and `landing` that brought it, in place of its `token`.
 
     An update has `row_id`, `entity`, `event_time`, `delta_id`, `token` (of the attempt that wrote it to the trace,
-    later than its landing), and `diff` if that may be below zero. It may have the columns `read`, by which versions of
-    a row are told apart.
+    later than its landing), and `diff` if that may be below zero. It may have the columns `read`, which distinguish
+    versions of a row.
     """
     if not updates:
         return []
@@ -38,16 +38,16 @@ def with_landings(lake: TableReader, source: Source, updates: Sequence[Row], rea
         brought.setdefault((row["row_id"], row["diff"] > 0), []).append(row)
     files = _Files(ledger)
 
-    def named(update: Row) -> Row:
+    def add_place(update: Row) -> Row:
         came = update.get("diff", 1) > 0
         landing = landing_of(update, brought.get((update["row_id"], came), []), read)
         # a row that was taken back belongs to the files as they were before this landing
         path, line = files.place_of(update["row_id"], (landing or 0) if came else (landing or 0) - 1)
-        told = {name: value for name, value in update.items() if name != "token"}
+        columns = {name: value for name, value in update.items() if name != "token"}
         offset = place_in_topic(path or "", line or 0) if source.landing.kind == "topic" else {}
-        return {"file": path, "line": line, **offset, "run_id": runs.get(landing or 0), "landing": landing, **told}
+        return {"file": path, "line": line, **offset, "run_id": runs.get(landing or 0), "landing": landing, **columns}
 
-    return [named(update) for update in updates]
+    return [add_place(update) for update in updates]
 
 
 class _Files:
@@ -80,10 +80,10 @@ def landing_of(update: Row, brought: Sequence[Mapping[str, Any]], read: Sequence
     Landings that brought the update's own values take precedence: the row in the trace may be older than the row that
     its file has now.
     """
-    told = [column for column in ("event_time", "delta_id", *read) if column in update]
-    values = [repr(update[column]) for column in told]
+    columns = [column for column in ("event_time", "delta_id", *read) if column in update]
+    values = [repr(update[column]) for column in columns]
     before = [row for row in brought if row["landing"] < update["token"]]
-    same = [row for row in before if [repr(row[column]) for column in told] == values]
+    same = [row for row in before if [repr(row[column]) for column in columns] == values]
     return max((row["landing"] for row in same or before), default=None)
 
 

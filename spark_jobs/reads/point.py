@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_jobs.engine.deltas import BelowSince
 from spark_jobs.errors import TidemarkError
-from spark_jobs.kernels.deltas.frontiers import BelowSince
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination import publication
 from spark_jobs.storage.coordination.publication import Publication
@@ -54,10 +54,10 @@ class ReadPoint:
         current = publication.load(lake, source)
         if current.published_us == 0:
             raise _nothing_published(source, known_us)
-        standing = frontiers.load(lake, source, near=current.token)
+        published = frontiers.load(lake, source, near=current.token)
         if known_us is not None:
-            _check_known(source, current, standing, known_us)
-        return cls(source, current, standing, current.published_us - 1 if known_us is None else known_us)
+            _check_known(source, current, published, known_us)
+        return cls(source, current, published, current.published_us - 1 if known_us is None else known_us)
 
     @classmethod
     def of_publication(cls, lake: Lake, source: Source, at_us: int | None = None) -> ReadPoint:
@@ -113,11 +113,11 @@ def _nothing_published(source: Source, at_us: int | None) -> NotPublished:
     )
 
 
-def _check_known(source: Source, current: Publication, standing: SourceFrontiers, at_us: int) -> None:
-    newest_us, since_us = current.published_us - 1, standing.arrangement.since.time or 0
+def _check_known(source: Source, current: Publication, published: SourceFrontiers, at_us: int) -> None:
+    newest_us, since_us = current.published_us - 1, published.arrangement.since.time or 0
     if at_us > newest_us:
         raise NotPublished(
-            expected=f"a time before what {source.name} has published",
+            expected=f"a time before the publication of {source.name}",
             found=instant(at_us).isoformat(),
             consequence="no answer was given, since it could still change",
             next_step=f"{instant(newest_us).isoformat()} is the newest; run the drops up to that time first",

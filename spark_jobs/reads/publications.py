@@ -20,7 +20,7 @@ TICK = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublicationEntry:
     """One publication: the run that made it, the token under which that run sealed, and its frontiers.
 
     `published_before` and `reached_before` are the frontiers of the publication before it; 1970 for the first one. A
@@ -42,17 +42,17 @@ class Published:
     def took_in(self, update: Mapping[str, Any]) -> bool:
         """True if this publication is the first that includes the update, by its `time` and `event_time`."""
         time, event_time = update["time"], update["event_time"]
-        shown = time < self.published and event_time < self.reached
-        return shown and (time >= self.published_before or event_time >= self.reached_before)
+        is_published = time < self.published and event_time < self.reached
+        return is_published and (time >= self.published_before or event_time >= self.reached_before)
 
 
-def publications(lake: TableReader, source: Source, current: Publication) -> list[Published]:
+def publications(lake: TableReader, source: Source, current: Publication) -> list[PublicationEntry]:
     """The publications up to `current`, oldest first."""
     moves = lake.records(FRONTIERS, pc.field("source") == source.name)
     return publications_of(moves, instant(current.published_us))
 
 
-def publications_of(moves: Iterable[Mapping[str, Any]], newest: datetime) -> list[Published]:
+def publications_of(moves: Iterable[Mapping[str, Any]], newest: datetime) -> list[PublicationEntry]:
     """The publications that follow from rows of `trace.frontiers`, oldest first; `newest` is the `published` of now.
 
     Between two publications the frontiers move, and each move notes `published` as it was then. The first move to a
@@ -66,7 +66,7 @@ def publications_of(moves: Iterable[Mapping[str, Any]], newest: datetime) -> lis
         seals.add(move["published"])
         if move["seal"] is not None:
             by_seal.setdefault(move["seal"], []).append(move)
-    listed: list[Published] = []
+    listed: list[PublicationEntry] = []
     withdrawn = -1
     for seal in sorted(by_seal):
         sealed = [move for move in by_seal[seal] if move["token"] > withdrawn]
@@ -75,7 +75,7 @@ def publications_of(moves: Iterable[Mapping[str, Any]], newest: datetime) -> lis
         if seal in seals and seal > EPOCH and sealed:
             first, reached = min(sealed, key=_token), max(move["reached"] for move in sealed)
             before = (listed[-1].published, listed[-1].reached) if listed else (EPOCH, EPOCH)
-            listed.append(Published(first["run_id"], first["token"], seal, reached, *before))
+            listed.append(PublicationEntry(first["run_id"], first["token"], seal, reached, *before))
     return listed
 
 

@@ -12,7 +12,7 @@ from spark_jobs.definitions.definition import Definition
 from spark_jobs.errors import ParameterError
 from spark_jobs.sources import Source, did_you_mean
 from spark_jobs.storage.descriptions.column_types import sql_type_of
-from spark_jobs.storage.descriptions.times import parsed
+from spark_jobs.storage.descriptions.times import parse_time
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ def published_table(source: Source, table: str) -> PublishedTable:
         return PublishedTable(
             f"gold.{name}", {"entity": "STRING"}, list(dict.fromkeys(read)), also={source.entity: "entity"}
         )
-    known = [*(f"silver.{w}" for w in source.windows), *([f"gold.{source.name}"] if source.state else [])]
+    tables = [*(f"silver.{w}" for w in source.windows), *([f"gold.{source.name}"] if source.state else [])]
     raise ParameterError(
-        expected=f"one of the tables {', '.join(known)}",
-        found=f"{table!r}{did_you_mean(name, (k.split('.')[1] for k in known))}",
+        expected=f"one of the tables {', '.join(tables)}",
+        found=f"{table!r}{did_you_mean(name, (k.split('.')[1] for k in tables))}",
         next_step="name one of them",
     )
 
@@ -62,26 +62,26 @@ def row_key(table: PublishedTable, given: Sequence[str]) -> dict[str, str]:
         ParameterError: a column without a value or with two, or a value that is none of its column's type.
     """
     named: dict[str, str] = {}
-    rest: list[str] = []
+    unnamed: list[str] = []
     for text in given:
         column, equals, value = text.partition("=")
         column = table.also.get(column, column)
         if equals and column in table.key and column not in named:
             named[column] = value
         else:
-            rest.append(text)
+            unnamed.append(text)
     free = [column for column in table.key if column not in named]
-    if len(rest) != len(free):
+    if len(unnamed) != len(free):
         raise ParameterError(
             expected=f"a value for each of {', '.join(table.key)}",
             found=" ".join(given) or "none",
             next_step=f"write them in this order, or as {next(iter(table.key))}=…",
         )
-    values = named | dict(zip(free, rest, strict=True))
-    return {column: _checked(column, values[column], type_) for column, type_ in table.key.items()}
+    values = named | dict(zip(free, unnamed, strict=True))
+    return {column: _as_spark_reads(column, values[column], type_) for column, type_ in table.key.items()}
 
 
-def _checked(column: str, text: str, type_: str) -> str:
+def _as_spark_reads(column: str, text: str, type_: str) -> str:
     """The text as Spark reads it as a value of this type.
 
     Raises:
@@ -107,6 +107,6 @@ _READ_KEY: dict[str, tuple[Callable[[str], str], str]] = {
     "DOUBLE": (lambda text: str(float(text)), "a number"),
     "BOOLEAN": (_boolean, "true or false"),
     "DATE": (lambda text: date.fromisoformat(text).isoformat(), "a date such as 2013-01-07"),
-    "TIMESTAMP": (lambda text: parsed(text).isoformat(), "an instant such as 2013-01-07T12:00:00Z"),
+    "TIMESTAMP": (lambda text: parse_time(text).isoformat(), "an instant such as 2013-01-07T12:00:00Z"),
 }
 """By type, the function that reads a value, and the words for such a value; other types take any text."""

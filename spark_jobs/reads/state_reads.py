@@ -10,14 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from spark_jobs.engine.deltas import (
+    LATEST,
+    REGISTERED,
+    ChainVersion,
+    EntityState,
+    Op,
+    Segments,
+    Status,
+    deltas_back,
+    states_for,
+    versions,
+)
 from spark_jobs.errors import ParameterError, TidemarkError
-from spark_jobs.kernels.deltas.asking import states_for
-from spark_jobs.kernels.deltas.frontiers import LATEST
-from spark_jobs.kernels.deltas.ops import Op, Status
-from spark_jobs.kernels.deltas.segments import Segments
-from spark_jobs.kernels.deltas.states import EntityState
-from spark_jobs.kernels.deltas.transforms import REGISTERED
-from spark_jobs.kernels.deltas.versions import ChainVersion, deltas_back, versions
 from spark_jobs.reads.file_times import STEPS_US, written_time
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.restatement.chains import published_segments
@@ -30,7 +35,8 @@ Row = dict[str, Any]
 
 
 class RollbackNotExpressible(TidemarkError):
-    """No row of the source can bring the entity back to that state. Facts: `entity`, `at_us`."""
+    """No row of the source can bring the entity back to that state. Facts: `entity`, `at_us`; none of them if the
+    source reads change events."""
 
     code = "rollback_not_expressible"
 
@@ -57,8 +63,10 @@ def rollback_rows(lake: FrameLake, source: Source, entity: str, to_us: int, *, a
         ParameterError: the entity has no published delta, `at_us` is not later than all of them, or the files' format
             of time can't express `at_us`.
         BelowHorizon: `to_us` or `at_us` lies before the horizon; a row that lands there changes nothing.
-        RollbackNotExpressible: the source's mode has no row that does this, or a delta id can't be made for the row.
+        RollbackNotExpressible: the source reads change events, its mode has no row that does this, or a delta id can't
+            be made for the row.
     """
+    check_rows_land(source)
     point = ReadPoint.open(lake, source)
     for time in (to_us, at_us):
         check_state_time(point.horizon_us, time)
@@ -112,7 +120,7 @@ class _Rows:
         if state.operations is not None:
             return self._by_operations(state.operations.op, state.operations.values, now, then)
         if then.status is not Status.LIVE:
-            return self._deleted(0)
+            return self._deleting_rows(0)
         columns = [c for c in state.components.values() if isinstance(c, str)]
         if state.mode == "diff":
             return [self._row(0, dict(zip(columns, then.vector, strict=True)))]
@@ -120,7 +128,7 @@ class _Rows:
             lost = any(
                 v is None and old is not None for v, old in zip(then.vector, now.vector or then.vector, strict=True)
             )
-            begins = self._deleted(0) if lost else []
+            begins = self._deleting_rows(0) if lost else []
             return (
                 None
                 if begins is None
@@ -160,7 +168,7 @@ class _Rows:
         begins = [self._row(0, {op: Op.DELETE.name.lower()})] if gone else []
         return [*begins, self._row(len(begins), {op: Op.DENSE.name.lower(), values: listed})]
 
-    def _deleted(self, place: int) -> list[Row] | None:
+    def _deleting_rows(self, place: int) -> list[Row] | None:
         deletes = _state(self._source).delete_when
         return None if deletes is None else [self._row(place, {deletes.column: deletes.values[0]})]
 
@@ -221,6 +229,22 @@ def check_keeps_chains(source: Source) -> None:
             expected="a source whose chains are kept",
             found=source.name,
             next_step="declare `compaction` in the source file, and run once with --accept-definition",
+        )
+
+
+def check_rows_land(source: Source) -> None:
+    """Refuse a source whose records are change events: no file of it can have the rows of a rollback.
+
+    Raises:
+        RollbackNotExpressible: the source declares an `envelope`.
+    """
+    envelope = source.landing.dialect().get("envelope")
+    if envelope is not None:
+        raise RollbackNotExpressible(
+            expected="a source whose records are rows",
+            found=f"{source.name}, whose records are change events ({envelope})",
+            consequence="no row was made",
+            next_step="correct the row in the database that the events come from: its next event brings it here",
         )
 
 

@@ -18,17 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.kernels.comparison import CLOSING, LIVE
-from spark_jobs.kernels.plain import numbers
+from spark_jobs.engine.columns import numbers
+from spark_jobs.engine.restatement import CLOSING, LIVE
 from spark_jobs.reads.landed import with_landings
 from spark_jobs.reads.point import ReadPoint
-from spark_jobs.reads.publications import Published, publications
+from spark_jobs.reads.publications import PublicationEntry, publications
 from spark_jobs.reads.row_keys import PublishedTable, published_table, row_key
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.publication import visible_rows
 from spark_jobs.storage.descriptions.column_types import INSTANT, arrow_type_of
 from spark_jobs.storage.descriptions.tables import STATE, VALIDITY
-from spark_jobs.storage.descriptions.times import EPOCH, instant, micros, parsed
+from spark_jobs.storage.descriptions.times import EPOCH, instant, micros, parse_time
 from spark_jobs.storage.lakes.lake import TableReader
 from spark_jobs.trace.source_plane import stored_counting_rows
 
@@ -92,16 +92,16 @@ def why(lake: TableReader, source: Source, table: str, key: Sequence[str], limit
     changes = read.changes()
     since = instant(point.frontiers.arrangement.since.time or 0)
     updates = read.updates(changes) if changes else []
-    causes = list(_told_apart(read.causes(changes, updates), since))
-    found = Why(asked.name, wanted, _revisions(changes, {}, asked), since=since)
-    behind = [] if found.published is None else read.behind(found.published, updates)
-    shown = behind[:limit] if limit else behind
-    named = with_landings(lake, source, [*[update for _, update in causes], *shown], asked.read)
+    causes = list(_causes_after_since(read.causes(changes, updates), since))
+    explanation = Why(asked.name, wanted, _revisions(changes, {}, asked), since=since)
+    behind = [] if explanation.published is None else read.behind(explanation.published, updates)
+    first_deltas = behind[:limit] if limit else behind
+    named = with_landings(lake, source, [*[update for _, update in causes], *first_deltas], asked.read)
     by_time: dict[Any, list[Row]] = {}
     for (time, _), cause in zip(causes, named, strict=False):
         by_time.setdefault(time, []).append(cause)
     revisions = _revisions(changes, by_time, asked)
-    return replace(found, revisions=revisions, deltas=named[len(causes) :], n_deltas=len(behind))
+    return replace(explanation, revisions=revisions, deltas=named[len(causes) :], n_deltas=len(behind))
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class _Read:
     key: Mapping[str, str]
 
     @cached_property
-    def _publications(self) -> dict[datetime, Published]:
+    def _publications(self) -> dict[datetime, PublicationEntry]:
         """The publications by the visible time that their changes carry."""
         listed = publications(self.lake, self.point.source, self.point.publication)
         return {publication.known_from: publication for publication in listed}
@@ -126,7 +126,7 @@ class _Read:
         scalars = {}
         for column, text in self.key.items():
             if column == "window_start":
-                scalars[column] = pa.scalar(parsed(text), INSTANT)
+                scalars[column] = pa.scalar(parse_time(text), INSTANT)
             else:
                 of_file = self.table.definition is not None and column in self.table.definition.key
                 kind = arrow_type_of(declared[column]) if of_file else pa.string()
@@ -145,9 +145,9 @@ class _Read:
         wanted = pc.field("source") == self.point.source.name if definition is None else pc.scalar(True)
         for column, value in self._scalars.items():
             wanted = wanted & _equals(column, value)
-        shown = wanted & visible_rows(self.point.publication)
+        visible = wanted & visible_rows(self.point.publication)
         columns = [*values, *(column.name for column in VALIDITY)]
-        rows = self.lake.stored(history, columns, shown).whole().to_pylist()
+        rows = self.lake.stored(history, columns, visible).whole().to_pylist()
         published = instant(self.point.publication.published_us)
         changelog: list[Row] = []
         for time, diff, eras in (("known_from", 1, (LIVE, _CLOSED)), ("known_to", -1, (CLOSING, _CLOSED))):
@@ -182,8 +182,8 @@ class _Read:
         rows = rows.append_column("_lo", pa.array(source.drops.starts(numbers(rows["seq_no"]))))
         rows = rows.sort_by([("event_time", "ascending"), ("row_id", "ascending")])
         named = {f"c_{column}": column for column in self.table.read}
-        shown = [*_DELTA, *read, "_time", "_lo", "seq_no", "diff", "token"]
-        return [{named.get(name, name): row[name] for name in shown} for row in rows.to_pylist()]
+        names = [*_DELTA, *read, "_time", "_lo", "seq_no", "diff", "token"]
+        return [{named.get(name, name): row[name] for name in names} for row in rows.to_pylist()]
 
     def causes(self, changes: Sequence[Row], updates: Sequence[Row]) -> Iterator[Row]:
         """Each publication that changed the row, with each update that it took in and that can have caused a change.
@@ -216,15 +216,15 @@ class _Read:
     def behind(self, published: Revision, updates: Sequence[Row]) -> list[Row]:
         """The deltas from which the published row is made, each with the `token` under which it is in the trace."""
         definition, reached = self.table.definition, instant(self.point.publication.reached_us)
-        known = instant(self.point.known_us)
-        due = (row for row in updates if row["time"] <= known and row["event_time"] < reached)
+        known_until = instant(self.point.known_us)
+        due = (row for row in updates if row["time"] <= known_until and row["event_time"] < reached)
         near = [row for row in due if definition is None or self._is_near(row, definition, published)]
-        found = _standing({name: value for name, value in row.items() if name != "seq_no"} for row in near)
+        deltas = _net_deltas({name: value for name, value in row.items() if name != "seq_no"} for row in near)
         if definition is not None:
             needed = [c.removeprefix("v_") for c in definition.required if c.startswith("v_")]
-            whole = [row for row in found if all(row[column] is not None for column in needed)]
-            found = _counting(whole, definition, self.key, published)
-        return [{name: value for name, value in row.items() if name not in ("_time", "_lo")} for row in found]
+            whole = [row for row in deltas if all(row[column] is not None for column in needed)]
+            deltas = _counting_deltas(whole, definition, self.key, published)
+        return [{name: value for name, value in row.items() if name not in ("_time", "_lo")} for row in deltas]
 
     def _is_near(self, row: Row, definition: Definition, published: Revision) -> bool:
         """True if a row of the key can count in the published window, by its time."""
@@ -266,7 +266,7 @@ def _equals(column: str, value: pa.Scalar) -> pc.Expression:
     return pc.field(column) == value
 
 
-def _told_apart(causes: Iterable[Row], since: datetime) -> Iterator[tuple[Any, Row]]:
+def _causes_after_since(causes: Iterable[Row], since: datetime) -> Iterator[tuple[Any, Row]]:
     """The time of a change and an update behind it, for each cause whose update is later than `since`.
 
     Merged batches have updates of times up to since at since itself. There they look as if one publication had taken in
@@ -281,19 +281,21 @@ def _told_apart(causes: Iterable[Row], since: datetime) -> Iterator[tuple[Any, R
 def _revisions(changes: list[Row], causes: Mapping[Any, list[Row]], table: PublishedTable) -> list[Revision]:
     """The revisions of a row by its changelog: an insertion begins a revision, the next retraction ends it."""
     hidden = {*table.key, "time", "diff", "revision", "run_id"}
-    found: list[Revision] = []
+    revisions: list[Revision] = []
     for change in changes:
         if change["diff"] > 0:
             values = {name: value for name, value in change.items() if name not in hidden}
             of_time = sorted(causes.get(change["time"], []), key=lambda c: (c["event_time"], c["row_id"]))
-            found.append(Revision(change["time"], None, change["revision"], change["run_id"], values, of_time))
-        elif found:
-            last = found[-1]
-            found[-1] = Revision(last.known_from, change["time"], last.revision, last.run_id, last.values, last.causes)
-    return found
+            revisions.append(Revision(change["time"], None, change["revision"], change["run_id"], values, of_time))
+        elif revisions:
+            last = revisions[-1]
+            revisions[-1] = Revision(
+                last.known_from, change["time"], last.revision, last.run_id, last.values, last.causes
+            )
+    return revisions
 
 
-def _standing(updates: Iterable[Row]) -> list[Row]:
+def _net_deltas(updates: Iterable[Row]) -> list[Row]:
     """The deltas whose diffs sum to more than zero over all visible times, in the order of their first updates.
 
     Each has the time and the token of the last update that brought it. The diffs are summed in Python, since a function
@@ -315,12 +317,12 @@ def _standing(updates: Iterable[Row]) -> list[Row]:
 
 def _start(key: Mapping[str, str], published: Revision) -> datetime:
     """The start of the window: of an adaptive window from the row's values, else from the text in the key."""
-    told = published.values.get("window_start")
-    start: datetime = parsed(key["window_start"]) if told is None else told
+    stored_start = published.values.get("window_start")
+    start: datetime = parse_time(key["window_start"]) if stored_start is None else stored_start
     return start
 
 
-def _counting(rows: list[Row], definition: Definition, key: Mapping[str, str], published: Revision) -> list[Row]:
+def _counting_deltas(rows: list[Row], definition: Definition, key: Mapping[str, str], published: Revision) -> list[Row]:
     """The rows that count in the published window, by the same rules as the kernel of the windows."""
     times, lo = (np.array([row[name] for row in rows], np.int64) for name in ("_time", "_lo"))
     judged = definition.lateness(times, lo)

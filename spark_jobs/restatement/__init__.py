@@ -1,1 +1,1 @@
-"""Restatement: after each drain, recompute exactly what the new updates touch; desired − published = corrections."""
+"""Restatement: after each drain, compute anew what new updates touch; desired − published = corrections."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.engine.hashes import hashes
 from spark_jobs.exchange import Block
-from spark_jobs.kernels.measures.hashing import hashes
 from spark_jobs.sources import Source
 
 
@@ -20,7 +20,7 @@ def dealt(label: str, rows: pa.Table, n_tasks: int) -> Iterator[Block]:
         yield Block(task, label, rows.filter(pa.array(tasks == task)) if n_tasks > 1 else rows)
 
 
-def stamped(corrections: pa.Table, source: Source, token: int) -> pa.Table:
+def stamp(corrections: pa.Table, source: Source, token: int) -> pa.Table:
     """Corrections with their source and the token of the attempt that writes them."""
     for name, value in {"source": pa.scalar(source.name), "token": pa.scalar(token, pa.int64())}.items():
         corrections = corrections.append_column(name, pa.repeat(value, corrections.num_rows))

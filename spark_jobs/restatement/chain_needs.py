@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.kernels.deltas.frontiers import ALWAYS, STILL_KNOWN, Frontiers
-from spark_jobs.kernels.measures.hashing import hashes
-from spark_jobs.kernels.plain import Flags, Ints, numbers
+from spark_jobs.engine.columns import Flags, Ints, numbers
+from spark_jobs.engine.deltas import ALWAYS, STILL_KNOWN, Frontiers
+from spark_jobs.engine.hashes import hashes
 from spark_jobs.storage.delta.data_files import StoredRows
 
 NEEDED_COLUMNS = ("entity", "end_time", "settled_end", "ages_from")

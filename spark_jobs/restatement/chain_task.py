@@ -12,22 +12,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.checkpoints.frames import BUCKET, BUCKETS, PART_BYTES, PLACE
 from spark_jobs.definitions.meaning import chain_inputs
+from spark_jobs.engine.columns import are, numbers
+from spark_jobs.engine.deltas import NO_DELTA
+from spark_jobs.engine.hashes import hashes
+from spark_jobs.engine.restatement import CLOSING, LIVE
+from spark_jobs.engine.spark.checkpoints import BUCKET, BUCKETS, PART_BYTES, PLACE
+from spark_jobs.engine.spark.windows import RunFiles
+from spark_jobs.engine.windows import MemoryBudget, RowSorter
 from spark_jobs.exchange import Labelled
-from spark_jobs.kernels.comparison import CLOSING, LIVE
-from spark_jobs.kernels.deltas.states import NO_DELTA
-from spark_jobs.kernels.measures.hashing import hashes
-from spark_jobs.kernels.plain import are, numbers
-from spark_jobs.kernels.windows import MemoryBudget, RowSorter
-from spark_jobs.restatement.by_entity import stamped
+from spark_jobs.restatement.by_entity import stamp
 from spark_jobs.restatement.chain_stretches import IDENTITY, ROW, SEGMENT_PART, STATE_PART
 from spark_jobs.restatement.chain_worker import ChainWorker
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.chain_files import ROW_GROUP_BYTES
 from spark_jobs.storage.delta.written_files import Destination, Layout, as_plain
 from spark_jobs.storage.descriptions.chain_tables import COMPACTION, METRICS
-from spark_jobs.windows.spill import RunFiles
 
 COMPACTED = ("checkpoints", "merged", "dropped", "bytes_before", "bytes_after")
 """The counts in rows of the era compaction that a run sums up."""
@@ -67,14 +67,14 @@ class ChainTask:
             budget = MemoryBudget(self.source.memory.max_bytes)
             sorter = RowSorter(key=[BUCKET], time=PLACE, budget=budget, store=store)
             for label, table in blocks:
-                sorter.add(self._placed(self._given(label, table)))
+                sorter.add(self._add_places(self._as_worker_input(label, table)))
             rows = min(max(PART_BYTES // 8 // sorter.row_bytes(), 1), 1 << 16)
             batches = (batch for chunk in sorter.chunks(rows) for batch in chunk.to_batches())
-            for result in _gathered(self.worker(batches)):
+            for result in _gather(self.worker(batches)):
                 self._write(result, written, counts)
         return json.dumps({**written, "counts": counts}).encode()
 
-    def _given(self, label: str, table: pa.Table) -> pa.Table:
+    def _as_worker_input(self, label: str, table: pa.Table) -> pa.Table:
         """Stored rows as the worker takes them: the columns of all parts, times as whole numbers."""
         if label == ROW:
             table = chain_inputs(table, self.source, self.known_us)
@@ -83,7 +83,7 @@ class ChainTask:
         columns = {name: _column(table, name, kind, part=label) for name, kind in kinds.items()}
         return pa.table({"part": pa.repeat(pa.scalar(label), table.num_rows), **columns})
 
-    def _placed(self, table: pa.Table) -> pa.Table:
+    def _add_places(self, table: pa.Table) -> pa.Table:
         """The table with two more columns: the bucket of each row's entity, and the event time from which on the row
         changes its chain."""
         buckets = (hashes([table["entity"]]) % np.uint64(BUCKETS)).astype(np.int64)
@@ -91,11 +91,11 @@ class ChainTask:
         return table.append_column(BUCKET, pa.array(buckets)).append_column(PLACE, place)
 
     def _write(self, table: pa.Table, written: dict[str, list[dict[str, Any]]], counts: Counter[str]) -> None:
-        table = stamped(table, self.source, self.token)
+        table = stamp(table, self.source, self.token)
         states, segments = (table.filter(pc.equal(table["part"], part)) for part in (STATE_PART, SEGMENT_PART))
         written[STATE_PART] += as_plain(self.states.write([states.sort_by("entity")]))
         # update, since += drops counts that are not positive
-        counts.update(_counted(segments))
+        counts.update(_count_corrections(segments))
         if segments.num_rows:
             order = [(name, "ascending") for name in IDENTITY]
             rows = max(ROW_GROUP_BYTES * segments.num_rows // max(segments.nbytes, 1), 1)
@@ -111,7 +111,7 @@ def _column(table: pa.Table, name: str, kind: pa.DataType, *, part: str) -> pa.A
     return pc.fill_null(column, NO_DELTA) if part == SEGMENT_PART and name in _START else column
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield the corrections in tables of about `PART_BYTES`, which are sorted and written together."""
     waiting: list[pa.RecordBatch] = []
     n_bytes = 0
@@ -125,7 +125,7 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _counted(segments: pa.Table) -> Counter[str]:
+def _count_corrections(segments: pa.Table) -> Counter[str]:
     """The counts of the corrections: `segments` and `checkpoints` written, segments `closed`, deltas `merged` into
     newest checkpoints, deltas `dropped` behind both frontiers, `bytes_before` and `bytes_after`."""
     compactions = segments.filter(pc.equal(segments["era"], COMPACTION))

@@ -13,22 +13,35 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.checkpoints.frames import BUCKET, PART_BYTES, PLACE
-from spark_jobs.kernels.comparison import CLOSING, LIVE, remaining, without_closed
-from spark_jobs.kernels.deltas.cutting import NEVER, CompactionPolicy, ages_from
-from spark_jobs.kernels.deltas.frontiers import STILL_KNOWN, Frontiers
-from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
-from spark_jobs.kernels.deltas.ops import Status
-from spark_jobs.kernels.deltas.packing import checkpoints_of, pack, unpack
-from spark_jobs.kernels.deltas.parting import parts_of
-from spark_jobs.kernels.deltas.restating import Restated, restate_chains
-from spark_jobs.kernels.deltas.segments import Segments
-from spark_jobs.kernels.deltas.sizes import bytes_of
-from spark_jobs.kernels.deltas.states import NO_DELTA, States
-from spark_jobs.kernels.deltas.strategies import Adaptive, TimeBoundary
-from spark_jobs.kernels.deltas.tables import Keys, one_chunk, states_table
-from spark_jobs.kernels.deltas.traffic import Traffic
-from spark_jobs.kernels.deltas.transforms import REGISTERED
+from spark_jobs.engine.deltas import (
+    NEVER,
+    NO_DELTA,
+    REGISTERED,
+    STILL_KNOWN,
+    Adaptive,
+    CompactionPolicy,
+    Frontiers,
+    Keys,
+    Meaning,
+    RestatedChains,
+    Segments,
+    States,
+    Status,
+    TimeBoundary,
+    Traffic,
+    ages_from,
+    bytes_of,
+    changes_of,
+    checkpoints_of,
+    one_chunk,
+    pack,
+    parts_of,
+    restate_chains,
+    states_table,
+    unpack,
+)
+from spark_jobs.engine.restatement import CLOSING, LIVE, remaining, without_closed
+from spark_jobs.engine.spark.checkpoints import BUCKET, PART_BYTES, PLACE
 from spark_jobs.restatement.chain_stretches import IDENTITY, ROW, SEGMENT_PART, STATE_PART, Stretches
 from spark_jobs.storage.descriptions.chain_tables import COMPACTION
 
@@ -71,11 +84,11 @@ class ChainWorker:
         most_bytes = None if self.meaning.with_parents else PART_BYTES
         long = Stretches(self._restate, self.known_from_us)
         for part, until in parts_of(batches, group=BUCKET, time=PLACE, least_rows=LEAST_ROWS, most_bytes=most_bytes):
-            whole = until is None and not long.begun
+            whole = until is None and not long.has_begun
             yield from (self._restate(part, did) if whole else long.step(part, until, did)).to_batches()
         if did["chains"] or did["dropped"]:
-            told = {"part": SEGMENT_PART, "era": COMPACTION, "known_from": self.known_from_us, **did}
-            yield from self._filled(pa.Table.from_pylist([told])).to_batches()
+            counts_row = {"part": SEGMENT_PART, "era": COMPACTION, "known_from": self.known_from_us, **did}
+            yield from self._fill_columns(pa.Table.from_pylist([counts_row])).to_batches()
 
     def _restate(self, group: pa.Table, did: Counter[str], earlier: pa.Array = _NOBODY) -> pa.Table:
         """The corrections of whole chains; the entities `earlier` are restated from their first segment on."""
@@ -88,28 +101,28 @@ class ChainWorker:
         entities = pc.unique(pa.concat_arrays([touched, one_chunk(due, "entity")]))
         segments, idle = self._split(segments, rows, entities, earlier)
         # if all published segments are closed, only those that this run has made itself stay
-        stands = np.flatnonzero(self._is_own(segments)) if self.everything else np.arange(segments.num_rows)
+        places = np.flatnonzero(self._is_own(segments)) if self.everything else np.arange(segments.num_rows)
         published = unpack(
-            typed(segments.take(pa.array(stands)), self.meaning), entities,
+            cast_segments(segments.take(pa.array(places)), self.meaning), entities,
             dtype=self.meaning.dtype, dims=self.meaning.dims, ids=self.meaning.with_parents,
         )  # fmt: skip
-        policy = self._weighed(segments, rows, entities)
+        policy = self._policy_with_traffic(segments, rows, entities)
         step = restate_chains(
             published, changes_of(rows, entities, self.meaning), policy, as_of=self.as_of_us,
             frontiers=self.frontiers, transforms=REGISTERED,
         )  # fmt: skip
         gone = np.ones(segments.num_rows, np.bool_)
-        gone[stands] = step.closed
+        gone[places] = step.closed
         parts = [
             *self._segments(step, segments.filter(pa.array(gone)), entities, did, policy),
-            self._closed(idle, SEGMENT_PART, dropped=idle["deltas"]),
+            self._closing_rows(idle, SEGMENT_PART, dropped=idle["deltas"]),
             *self._states(step, states, entities, touched),
         ]
         did["bytes_before"] += bytes_of(rows.drop_columns(["part", BUCKET, PLACE])) + bytes_of(idle)
         did["dropped"] += pc.sum(idle["deltas"]).as_py() or 0
-        return pa.concat_tables([self._filled(part) for part in parts])
+        return pa.concat_tables([self._fill_columns(part) for part in parts])
 
-    def _weighed(self, segments: pa.Table, rows: pa.Table, entities: pa.Array) -> CompactionPolicy:
+    def _policy_with_traffic(self, segments: pa.Table, rows: pa.Table, entities: pa.Array) -> CompactionPolicy:
         """The policy; the strategy adaptive gets the reads and writes of each entity's class."""
         strategy = self.policy.strategy
         if self.traffic is None or not isinstance(strategy, Adaptive):
@@ -155,14 +168,14 @@ class ChainWorker:
         return segments.take(pa.array(order[reached[order]])), segments.filter(pa.array(passed))
 
     def _segments(
-        self, step: Restated, closed: pa.Table, entities: pa.Array, did: Counter[str], policy: CompactionPolicy
+        self, step: RestatedChains, closed: pa.Table, entities: pa.Array, did: Counter[str], policy: CompactionPolicy
     ) -> list[pa.Table]:
         """The segments to insert and the segments to close. The first row of an entity has the number of deltas that
         retention let go. The counts of this work (`METRICS`) are added to `did`."""
         numbers = np.flatnonzero(step.written)
         written = step.segments.take(numbers)
         packed = pack(step.segments, entities, names=self.meaning.names, full_rows=self.meaning.full_rows, only=numbers)
-        standing = np.bincount(written.deltas.entity[written.standing], minlength=len(written))
+        counting_deltas = np.bincount(written.deltas.entity[written.is_current], minlength=len(written))
         codes = np.concatenate((written.entity, _codes(closed, entities)))
         dropped, (first, place) = np.zeros(len(codes), np.int64), np.unique(codes, return_index=True)
         let_go = np.zeros(len(entities) + 1, np.int64)
@@ -171,19 +184,26 @@ class ChainWorker:
         stored = {name: packed[name] for name in packed.column_names if name not in TYPED}
         numeric = {TYPED[name][self._is_float]: packed[name] for name in TYPED}
         ages = _ages(step.segments, policy)[numbers]
-        told = {"deltas": standing, "dropped": dropped[: len(written)], "ages_from": pa.array(ages, mask=ages == NEVER)}
-        live = pa.table({**stored, **numeric, **told})
+        counts = {
+            "deltas": counting_deltas,
+            "dropped": dropped[: len(written)],
+            "ages_from": pa.array(ages, mask=ages == NEVER),
+        }
+        live = pa.table({**stored, **numeric, **counts})
         revision = _revisions(live, closed, entities)
         did["chains"] += len(np.unique(written.entity))
         did["checkpoints"] += len(live) - live["at_delta"].null_count
-        own = pa.array(self._is_own(closed))
-        did["merged"] += _folded(live) - _folded(closed.filter(own) if self.everything else closed)
+        is_own = pa.array(self._is_own(closed))
+        did["merged"] += _count_folded(live) - _count_folded(closed.filter(is_own) if self.everything else closed)
         did["dropped"] += int(dropped.sum())
-        did["bytes_before"] += bytes_of(closed.filter(pc.invert(own)))
+        did["bytes_before"] += bytes_of(closed.filter(pc.invert(is_own)))
         did["bytes_after"] += bytes_of(live)
-        return [self._live(live, SEGMENT_PART, revision), self._closed(closed, SEGMENT_PART, dropped[len(written) :])]
+        return [
+            self._live(live, SEGMENT_PART, revision),
+            self._closing_rows(closed, SEGMENT_PART, dropped[len(written) :]),
+        ]
 
-    def _states(self, step: Restated, prior: pa.Table, entities: pa.Array, touched: pa.Array) -> list[pa.Table]:
+    def _states(self, step: RestatedChains, prior: pa.Table, entities: pa.Array, touched: pa.Array) -> list[pa.Table]:
         """The states to insert and the states to close: those of touched entities that changed. `touched` are the first
         of `entities`."""
         prior = prior.filter(pc.is_in(prior["entity"], value_set=touched))
@@ -192,10 +212,11 @@ class ChainWorker:
         place = np.zeros(len(entities), np.int64)
         place[step.entities] = np.arange(len(step.entities)) + 1
         ends = ends.take(place)
-        held = checkpoints_of(
-            typed(_with(prior, deleted=pa.array([False] * len(codes), pa.bool_())), self.meaning), ends.values.dtype
+        stored = checkpoints_of(
+            cast_segments(_with(prior, deleted=pa.array([False] * len(codes), pa.bool_())), self.meaning),
+            ends.values.dtype,
         )
-        same = held.same_bits(ends.take(codes)) & (not self.everything)
+        same = stored.same_bits(ends.take(codes)) & (not self.everything)
         desired = np.flatnonzero(ends.status[: len(touched)] == Status.LIVE)
         # a state that changed gets a code that no desired state has
         fresh_codes, ended = remaining(desired, codes + len(entities) * ~same)
@@ -207,7 +228,7 @@ class ChainWorker:
         live = table.drop_columns(["deleted"]).rename_columns({"vector": TYPED["vector"][self._is_float]})
         return [
             self._live(live, STATE_PART, revision[fresh_codes] + 1),
-            self._closed(prior.filter(pa.array(np.isin(codes, ended - len(entities)))), STATE_PART),
+            self._closing_rows(prior.filter(pa.array(np.isin(codes, ended - len(entities)))), STATE_PART),
         ]
 
     def _is_own(self, rows: pa.Table) -> Flags:
@@ -226,13 +247,13 @@ class ChainWorker:
             era=pa.array([LIVE] * n, pa.string()),
         )  # fmt: skip
 
-    def _closed(self, table: pa.Table, part: str, dropped: Any = None) -> pa.Table:
+    def _closing_rows(self, table: pa.Table, part: str, dropped: Any = None) -> pa.Table:
         """Closing rows. A closed segment keeps only the columns that identify it, those by which reads find it, and
         those that the gate weighs."""
         n = table.num_rows
         if part == SEGMENT_PART:
-            told = ["end_time", "settled_end", "ages_from", "deltas", "refusals", "known_from", "revision"]
-            table = table.select([*IDENTITY, *told])
+            columns = ["end_time", "settled_end", "ages_from", "deltas", "refusals", "known_from", "revision"]
+            table = table.select([*IDENTITY, *columns])
             table = table.append_column(
                 "dropped", pa.chunked_array([dropped]) if not isinstance(dropped, pa.ChunkedArray) else dropped
             )
@@ -241,7 +262,7 @@ class ChainWorker:
             era=pa.array([CLOSING] * n, pa.string()),
         )  # fmt: skip
 
-    def _filled(self, table: pa.Table) -> pa.Table:
+    def _fill_columns(self, table: pa.Table) -> pa.Table:
         """The table with the output's columns; the start of a chain's first segment is null again."""
         columns = {
             f.name: table[f.name] if f.name in table.column_names else pa.nulls(table.num_rows, f.type)
@@ -253,7 +274,7 @@ class ChainWorker:
         return pa.table([columns[f.name].cast(f.type) for f in self.schema], schema=self.schema)
 
 
-def typed(table: pa.Table, meaning: Meaning) -> pa.Table:
+def cast_segments(table: pa.Table, meaning: Meaning) -> pa.Table:
     """The table with its stored columns renamed to those of packed segments, and cast to the meaning's type."""
     is_float = meaning.dtype != "int64"
     names = {TYPED[name][is_float]: name for name in TYPED if TYPED[name][is_float] in table.column_names}
@@ -273,7 +294,7 @@ def _ages(segments: Segments, policy: CompactionPolicy) -> Ints:
     return ages_from(*places, segments.last_of_entity, segments.entity, policy)
 
 
-def _folded(segments: pa.Table) -> int:
+def _count_folded(segments: pa.Table) -> int:
     """The number of deltas in the newest checkpoints of the chains whose last segment is in `segments`."""
     return pc.sum(segments.filter(pc.is_null(segments["end_time"]))["delta_count"]).as_py() or 0
 
@@ -285,8 +306,8 @@ def oldest_age(policy: CompactionPolicy, as_of_us: int) -> int | None:
 
 def _codes(table: pa.Table, entities: pa.Array) -> Ints:
     """The place of each row's entity in `entities`; `len(entities)` for an entity that is not in it."""
-    found = pc.index_in(table["entity"], value_set=entities)
-    return pc.fill_null(found, len(entities)).to_numpy().astype(np.int64)
+    places = pc.index_in(table["entity"], value_set=entities)
+    return pc.fill_null(places, len(entities)).to_numpy().astype(np.int64)
 
 
 def _with(table: pa.Table, **columns: pa.Array) -> pa.Table:

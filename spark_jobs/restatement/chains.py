@@ -21,23 +21,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.checkpoints import ChainFrame
-from spark_jobs.checkpoints.frames import NEEDED, columns_needed
 from spark_jobs.definitions.meaning import chain_columns, chain_inputs, meaning_of, policy_of
+from spark_jobs.engine.columns import Flags, are, numbers
+from spark_jobs.engine.deltas import (
+    ALWAYS,
+    NO_DELTA,
+    UNMOVED,
+    Frontiers,
+    Meaning,
+    Segments,
+    Traffic,
+    entity_class,
+    unpack,
+)
+from spark_jobs.engine.restatement import CLOSING, LIVE, key_codes, without_closed
+from spark_jobs.engine.spark.checkpoints import NEEDED, ChainFrame, columns_needed
 from spark_jobs.exchange import Block, Labelled, exchange, is_for_here, tasks_for
-from spark_jobs.kernels.comparison import CLOSING, LIVE, key_codes, without_closed
-from spark_jobs.kernels.deltas.frontiers import ALWAYS, UNMOVED, Frontiers
-from spark_jobs.kernels.deltas.mapping import Meaning
-from spark_jobs.kernels.deltas.packing import unpack
-from spark_jobs.kernels.deltas.segments import Segments
-from spark_jobs.kernels.deltas.states import NO_DELTA
-from spark_jobs.kernels.deltas.traffic import Traffic, entity_class
-from spark_jobs.kernels.plain import Flags, are, numbers
-from spark_jobs.restatement.by_entity import dealt, stamped
+from spark_jobs.restatement.by_entity import dealt, stamp
 from spark_jobs.restatement.chain_needs import Needs, touched_entities
 from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART, STATE_PART
 from spark_jobs.restatement.chain_task import COMPACTED, ChainTask, segment_columns
-from spark_jobs.restatement.chain_worker import TYPED, ChainWorker, oldest_age, typed
+from spark_jobs.restatement.chain_worker import TYPED, ChainWorker, cast_segments, oldest_age
 from spark_jobs.restatement.published import published_files, published_rows
 from spark_jobs.restatement.states import prior_states
 from spark_jobs.restatement.touched import Scope, instant
@@ -48,7 +52,7 @@ from spark_jobs.storage.delta.data_files import StoredRows
 from spark_jobs.storage.delta.written_files import Destination, WrittenFile, as_plain
 from spark_jobs.storage.descriptions.chain_tables import CHAINS, CHAINS_PART, SEGMENT
 from spark_jobs.storage.descriptions.tables import STATE
-from spark_jobs.storage.lakes.lake import FrameLake, Lake
+from spark_jobs.storage.lakes.lake import FrameLake, Lake, with_frames
 from spark_jobs.trace.frontiers import SourceFrontiers
 
 if TYPE_CHECKING:
@@ -116,12 +120,12 @@ def chain_corrections(
     segments = published_files(lake, CHAINS, publication, columns, needs and needs.segments_where(), of_source)
     states = prior_states(lake, scope, needs and needs.touched.in_range())
     corrections = ChainCorrections()
-    for answer in _exchanged(lake, {ROW: rows, STATE_PART: states, SEGMENT_PART: segments}, needs, task):
+    for answer in _exchange(lake, {ROW: rows, STATE_PART: states, SEGMENT_PART: segments}, needs, task):
         corrections.take(answer)
     return corrections
 
 
-def _exchanged(lake: Lake, read: dict[str, StoredRows], needs: Needs | None, task: ChainTask) -> list[bytes]:
+def _exchange(lake: Lake, read: dict[str, StoredRows], needs: Needs | None, task: ChainTask) -> list[bytes]:
     n_rows, n_bytes = (sum(getattr(rows, what) for rows in read.values()) for what in ("n_rows", "n_bytes"))
     n_tasks = tasks_for(n_rows, n_bytes, ROWS_A_TASK, BYTES_A_TASK)
     pieces = [(label, part) for label, rows in read.items() for part in rows.split(ROWS_A_TASK)]
@@ -145,9 +149,9 @@ def writes_by_class(lake: Lake, scope: Scope) -> tuple[dict[int, int], dict[int,
     deltas: Counter[int] = Counter()
     for table in published_files(lake, STATE, scope.publication, ["delta_count", "era"], None, of_source).tables():
         counts, of_row = np.unique(numbers(table["delta_count"]), return_inverse=True)
-        standing = np.zeros(len(counts), np.int64)
-        np.add.at(standing, of_row, np.where(are(table["era"], LIVE), 1, -1))
-        for count, n in zip(counts.tolist(), standing.tolist(), strict=True):
+        live_rows = np.zeros(len(counts), np.int64)
+        np.add.at(live_rows, of_row, np.where(are(table["era"], LIVE), 1, -1))
+        for count, n in zip(counts.tolist(), live_rows.tolist(), strict=True):
             entities[int(entity_class(count))] += n
             deltas[int(entity_class(count))] += n * count
     return entities, deltas
@@ -167,15 +171,15 @@ def published_chains(
     entity: str | None = None,
     frontiers: Frontiers = UNMOVED,
 ) -> ChainFrame:
-    """The published chains of a source: see `spark_jobs.checkpoints`. Times are in microseconds. Reads below
+    """The published chains of a source: see `ChainFrame`. Times are in microseconds. Reads below
     `frontiers` are refused."""
     meaning = meaning_of(source)
     rows = published_rows(lake, CHAINS, publication).where(F.col("source") == source.name)
     if entity is not None:
         rows = rows.where(F.col("entity") == entity)
-    found = delta_files(lake.folder, CHAINS) if entity is None else None
-    files = None if found is None else PublishedFiles(found, source.name, meaning, publication)
-    return chains_of_segments(_standing(rows), meaning, frontiers, files)
+    opened = delta_files(lake.folder, CHAINS) if entity is None else None
+    files = None if opened is None else PublishedFiles(opened, source.name, meaning, publication)
+    return chains_of_segments(_live_segments(rows), meaning, frontiers, files)
 
 
 def chains_of_segments(
@@ -188,13 +192,14 @@ def chains_of_segments(
     return ChainFrame(rows.select(*columns), meaning, frontiers, files)
 
 
-def published_segments(lake: FrameLake, source: Source, publication: Publication, entity: str) -> Segments:
+def published_segments(lake: Lake, source: Source, publication: Publication, entity: str) -> Segments:
     """The published segments of one entity, whose code is 0. They are read from the table's files, or by Spark if those
     cannot be read directly. Times are in microseconds."""
     meaning = meaning_of(source)
     files = delta_files(lake.folder, CHAINS)
     if files is None:
-        table = published_chains(lake, source, publication, entity=entity).segments.toArrow()
+        with_spark = with_frames(lake, "a read of chains whose files Spark alone can read")
+        table = published_chains(with_spark, source, publication, entity=entity).segments.toArrow()
     else:
         table = PublishedFiles(files, source.name, meaning, publication).between(entity, entity)
     names = pa.array([entity], pa.string())
@@ -215,18 +220,18 @@ class PublishedFiles:
         stored = [of[self.meaning.dtype != "int64"] for of in TYPED.values()]
         needed = [c for c in columns_needed(self.meaning) if c not in TYPED]
         schema = _segments_schema([*stored, *needed, *_VISIBLE, "token"])
-        found = [schema.empty_table()]
+        tables = [schema.empty_table()]
         partitions = {"source": [self.source], "era": [LIVE, CLOSING]}
         for partition, rows in self.files.between(least, greatest, schema.names, partitions):
             era = pa.array([partition["era"]] * rows.num_rows, pa.string())
             columns = {name: rows[name] for name in rows.column_names} | {"era": era}
             missing = {f.name: pa.nulls(rows.num_rows, f.type) for f in schema}
-            found.append(pa.table({f.name: (missing | columns)[f.name].cast(f.type) for f in schema}))
-        rows = pa.concat_tables(found)
+            tables.append(pa.table({f.name: (missing | columns)[f.name].cast(f.type) for f in schema}))
+        rows = pa.concat_tables(tables)
         for name in ("start_time", "start_row"):
             rows = rows.set_column(rows.schema.get_field_index(name), name, pc.fill_null(rows[name], NO_DELTA))
-        live = without_closed(rows.filter(_published(rows, self.publication)), ["entity", "start_time", "start_row"])
-        return typed(live, self.meaning)
+        live = without_closed(rows.filter(_is_published(rows, self.publication)), ["entity", "start_time", "start_row"])
+        return cast_segments(live, self.meaning)
 
 
 def _segments_schema(names: list[str]) -> pa.Schema:
@@ -234,7 +239,7 @@ def _segments_schema(names: list[str]) -> pa.Schema:
     return pa.schema([(name, kinds[name]) for name in dict.fromkeys([*names, "era"])])
 
 
-def _published(rows: pa.Table, publication: Publication) -> pa.Array:
+def _is_published(rows: pa.Table, publication: Publication) -> pa.Array:
     """True for each row of the history that `published_rows` returns: live rows, and the closing rows that end some of
     them."""
     visible = pc.or_(
@@ -258,7 +263,7 @@ def close_chains_left_behind(lake: Lake, scope: Scope, token: int) -> list[Writt
     n_tasks = tasks_for(segments.n_rows, segments.n_bytes, ROWS_A_TASK, BYTES_A_TASK)
     deal = partial(_blocks, choices={}, n_tasks=n_tasks)
     pieces = [(SEGMENT_PART, part) for part in segments.split(ROWS_A_TASK)]
-    work = partial(_closed, scope=scope, to=lake.destination(CHAINS), token=token)
+    work = partial(_close_segments, scope=scope, to=lake.destination(CHAINS), token=token)
     here = is_for_here(segments.n_rows, segments.n_bytes)
     answers = exchange(lake.spark, pieces, deal, n_tasks, work, here=here)
     return [WrittenFile(**file) for answer in answers for file in json.loads(answer)]
@@ -268,7 +273,7 @@ _OF_CLOSED = ("end_time", "settled_end", "ages_from", "deltas", "revision")
 """The columns of a segment that the row which closes it has, too, beside those that identify it."""
 
 
-def _closed(_: int, blocks: Labelled, *, scope: Scope, to: Destination, token: int) -> bytes:
+def _close_segments(_: int, blocks: Labelled, *, scope: Scope, to: Destination, token: int) -> bytes:
     """Write the rows that close the live segments of some entities; returns the files as JSON."""
     rows = pa.concat_tables([table for _, table in blocks])
     live, closing = (rows.filter(pc.equal(rows["era"], era)).drop_columns(["era"]) for era in (LIVE, CLOSING))
@@ -278,10 +283,10 @@ def _closed(_: int, blocks: Labelled, *, scope: Scope, to: Destination, token: i
     marks = {"dropped": 0, "known_to": instant(scope.known_from_us), "era": CLOSING}
     for name, value in marks.items():
         live = live.append_column(name, pa.repeat(value, live.num_rows))
-    return json.dumps(as_plain(to.write([stamped(live, scope.source, token)]))).encode()
+    return json.dumps(as_plain(to.write([stamp(live, scope.source, token)]))).encode()
 
 
-def _standing(rows: DataFrame) -> DataFrame:
+def _live_segments(rows: DataFrame) -> DataFrame:
     """The live segments that no closing row ends."""
     live, closing = (rows.where(F.col("era") == era).alias(era) for era in (LIVE, CLOSING))
     same = F.lit(True)

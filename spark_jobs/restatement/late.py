@@ -18,11 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
+from spark_jobs.engine.columns import Flags, Ints, numbers, present
+from spark_jobs.engine.updates import consolidated
+from spark_jobs.engine.windows import LISTED_REASONS, Account, RowLateness
 from spark_jobs.exchange import ROWS_ALONE, ROWS_HERE, Block, Labelled, answers, exchange, is_for_here, tasks_for
-from spark_jobs.kernels.accounts import LISTED_REASONS, Account
-from spark_jobs.kernels.lateness import Lateness
-from spark_jobs.kernels.placing import consolidated
-from spark_jobs.kernels.plain import Flags, Ints, numbers, present
 from spark_jobs.restatement.by_entity import dealt
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.restatement.update_columns import required_columns
@@ -61,7 +60,7 @@ class Judged:
             self.accounts[name] = self.accounts.get(name, Account()) + Account(**numbers_of)
 
 
-def judged_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> Judged:
+def judged_rows(lake: Lake, scope: Scope, definitions: Sequence[Definition], token: int) -> Judged:
     """Write the touching rows that are late for windows of a definition, or in no window, for `silver.late_history`.
 
     Each row is judged by itself, so any number of tasks will do. Each task writes its own files.
@@ -73,7 +72,7 @@ def judged_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: 
     return judged
 
 
-def _answers(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> list[bytes]:
+def _answers(lake: Lake, scope: Scope, definitions: Sequence[Definition], token: int) -> list[bytes]:
     columns = {"seq_no", "row_id", "entity", "diff"}.union(*(_columns(definition) for definition in definitions))
     rows = scope.touching_rows(lake, sorted(columns))
     judge = _Judge(scope.source, tuple(definitions), lake.destination(LATE), scope.known_from_us, token)
@@ -87,10 +86,12 @@ def late_rows(
     """Yield the rows that `judged_rows` would write for these touching rows, which have all columns of updates."""
     for definition in definitions:
         judge = _Judge(definition.source, (definition,), lake.destination(LATE), known_from_us, token)
-        yield from judge.listed([touching], {definition.name: Account()})
+        yield from judge.list_late_rows([touching], {definition.name: Account()})
 
 
-def other_late_files(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> list[WrittenFile] | None:
+def other_late_files(
+    lake: Lake, scope: Scope, definitions: Sequence[Definition], token: int
+) -> list[WrittenFile] | None:
     """Write the other rows for `silver.late_history`: after a change of definition, and for rows below the horizon.
 
     Returns their files, or None if there is neither."""
@@ -105,15 +106,15 @@ def other_late_files(lake: Lake, scope: Scope, definitions: list[Definition], to
     return [WrittenFile(**file) for answer in answers for file in json.loads(answer)]
 
 
-def other_late_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> OtherLateRows:
+def other_late_rows(lake: Lake, scope: Scope, definitions: Sequence[Definition], token: int) -> OtherLateRows:
     """The work that makes the rows which `other_late_files` writes."""
     stay = [definition.name for definition in definitions if not scope.of_parts(definition.part).everything]
     below = pc.field("action").isin(pa.array([BELOW, KEPT_BELOW]))
     of_changed = ~below & ~pc.field("definition").isin(pa.array(stay, pa.string()))
     listed = {TAKEN_BACK: of_changed if scope.everything else None, LISTED_BELOW: below if scope.has_horizon else None}
-    shown, of_source = visible_rows(scope.publication), {"source": [scope.source.name]}
+    visible, of_source = visible_rows(scope.publication), {"source": [scope.source.name]}
     read = {
-        label: lake.stored(LATE, [*LISTED, "diff"], shown & which, of_source)
+        label: lake.stored(LATE, [*LISTED, "diff"], visible & which, of_source)
         for label, which in listed.items()
         if which is not None
     }
@@ -139,7 +140,7 @@ class OtherLateRows:
     """The work of a task: the rows of its entities for `silver.late_history` that no touching row makes.
 
     The rows of changed or removed definitions are taken back, since late rows of a changed definition are judged anew.
-    Of the rows below the horizon, what should be listed is compared with what is listed. `read` has the inputs.
+    The rows below the horizon that should be listed are compared with the listed ones. `read` has the inputs.
     """
 
     source: Source
@@ -160,12 +161,12 @@ class OtherLateRows:
         for label, table in blocks:
             given[label].append(table)
         listed = [table for label in (TAKEN_BACK, LISTED_BELOW) for table in given[label]]
-        parts = [_negated(table.select([*LISTED, "diff"])) for table in listed]
+        parts = [_negate(table.select([*LISTED, "diff"])) for table in listed]
         if given[LANDED_BELOW]:
             parts += self._below(pa.concat_tables(given[LANDED_BELOW]))
         if not parts:
             return self.to.schema.empty_table()
-        whole = pa.concat_tables([self._fitted(part) for part in parts])
+        whole = pa.concat_tables([self._fit_columns(part) for part in parts])
         summed = whole.group_by(LISTED).aggregate([("diff", "sum")]).rename_columns([*LISTED, "diff"])
         summed = summed.filter(pc.not_equal(summed["diff"], 0))
         marks = {"known_from": pa.scalar(self.known_from_us, pa.int64()), "token": pa.scalar(self.token, pa.int64())}
@@ -181,11 +182,11 @@ class OtherLateRows:
         """
         net = consolidated(updates)
         for definition in self.definitions:
-            yield self._taken(net, definition.name, f"t_{definition.time}", takes(definition, net))
+            yield self._select_taken(net, definition.name, f"t_{definition.time}", takes(definition, net))
         if self.source.state is not None:
-            yield self._taken(net, None, "event_time", np.ones(net.num_rows, np.bool_))
+            yield self._select_taken(net, None, "event_time", np.ones(net.num_rows, np.bool_))
 
-    def _taken(self, net: pa.Table, definition: str | None, time: str, taken: Flags) -> pa.Table:
+    def _select_taken(self, net: pa.Table, definition: str | None, time: str, taken: Flags) -> pa.Table:
         """The rows `taken` of `net`, as a definition that has the time column `time` would have taken them."""
         rows = net.filter(pa.array(taken))
         n, diff = rows.num_rows, numbers(rows["diff"])
@@ -202,7 +203,7 @@ class OtherLateRows:
             }
         )
 
-    def _fitted(self, rows: pa.Table) -> pa.Table:
+    def _fit_columns(self, rows: pa.Table) -> pa.Table:
         """The rows with the columns that are compared, in the types of the table; a column that they lack is null."""
         columns = {}
         for name in (*LISTED, "diff"):
@@ -212,7 +213,7 @@ class OtherLateRows:
         return pa.table(columns)
 
 
-def _negated(rows: pa.Table) -> pa.Table:
+def _negate(rows: pa.Table) -> pa.Table:
     place = rows.schema.get_field_index("diff")
     return rows.set_column(place, "diff", pc.negate(rows["diff"]))
 
@@ -242,10 +243,10 @@ class _Judge:
 
     def __call__(self, rows: StoredRows) -> bytes:
         accounts = {definition.name: Account() for definition in self.definitions}
-        files = self.to.write(self.listed(rows.tables(), accounts))
+        files = self.to.write(self.list_late_rows(rows.tables(), accounts))
         return json.dumps({"files": as_plain(files), "accounts": {n: asdict(a) for n, a in accounts.items()}}).encode()
 
-    def listed(self, rows: Iterable[pa.Table], accounts: dict[str, Account]) -> Iterator[pa.Table]:
+    def list_late_rows(self, rows: Iterable[pa.Table], accounts: dict[str, Account]) -> Iterator[pa.Table]:
         """Yield the rows for `silver.late_history` that follow from touching rows; `accounts` take the others in."""
         drops = self.source.drops
         for table in rows:
@@ -261,34 +262,36 @@ class _Judge:
                 for column in required_columns(definition):
                     candidate &= present(table[column])
                 if candidate.any():
-                    yield self._judged(definition, table.filter(pa.array(candidate)), lo[candidate])
+                    yield self._judge(definition, table.filter(pa.array(candidate)), lo[candidate])
 
     def _left_out(self, definition: Definition, table: pa.Table, lo: Ints, reason: str, chosen: Flags) -> pa.Table:
         rows = table.filter(pa.array(chosen))
-        own = {
+        columns = {
             "event_time": rows[f"t_{definition.time}"].cast(pa.int64()),
             "drop_lo": pa.array(lo[chosen]),
             "action": pa.repeat(reason, rows.num_rows),
         }
-        return pa.table({**self._common(definition, rows), **own})
+        return pa.table({**self._common(definition, rows), **columns})
 
-    def _judged(self, definition: Definition, rows: pa.Table, lo: Ints) -> pa.Table:
+    def _judge(self, definition: Definition, rows: pa.Table, lo: Ints) -> pa.Table:
         times = numbers(rows[f"t_{definition.time}"])
-        found = definition.lateness(times, lo)
+        lateness = definition.lateness(times, lo)
         end = int(definition.kind.half_open)
         last_late = definition.kind.latest_before(times, lo - 1)
         columns = {
             **self._common(definition, rows),
             "event_time": pa.array(times),
             "drop_lo": pa.array(lo),
-            "late_from": pa.array(found.first + end),
+            "late_from": pa.array(lateness.first + end),
             "late_to": pa.array(last_late + end),
-            "counts_from": pa.array(np.maximum(found.first, found.min_end) + end, mask=found.last < found.min_end),
-            "moved_to": pa.array(lo, mask=~found.moved),
-            "late_by": pa.array(lo - found.first - end),
-            "action": pa.array(_actions(found)),
+            "counts_from": pa.array(
+                np.maximum(lateness.first, lateness.min_end) + end, mask=lateness.last < lateness.min_end
+            ),
+            "moved_to": pa.array(lo, mask=~lateness.moved),
+            "late_by": pa.array(lo - lateness.first - end),
+            "action": pa.array(_actions(lateness)),
         }
-        return pa.table(columns).filter(pa.array(found.late))
+        return pa.table(columns).filter(pa.array(lateness.late))
 
     def _common(self, definition: Definition, rows: pa.Table) -> dict[str, pa.Array]:
         """The columns that every listed row has, whatever its action."""
@@ -308,6 +311,6 @@ def _account(diff: Ints, left_out: dict[str, Flags]) -> Account:
     return Account(**net, late=sum(net[reason] for reason in LISTED_REASONS))
 
 
-def _actions(found: Lateness) -> list[str]:
-    chosen = np.select([found.moved, found.discarded, found.partial], [0, 1, 2], default=3)
+def _actions(lateness: RowLateness) -> list[str]:
+    chosen = np.select([lateness.moved, lateness.discarded, lateness.partial], [0, 1, 2], default=3)
     return np.array(["next_window", "discard", "partial", "reemit"], object)[chosen].tolist()

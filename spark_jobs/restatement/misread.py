@@ -52,9 +52,13 @@ def _has_left_out(of_file: FileMetaData, times: Collection[str], keys: Collectio
             continue
         for group in range(of_file.num_row_groups):
             column = of_file.row_group(group).column(place)
-            told = column.statistics
-            if told is None or (name in keys and told.null_count > 0):
+            statistics = column.statistics
+            if statistics is None or (name in keys and statistics.null_count > 0):
                 return True
-            if name in times and told.has_min_max and not _LEAST_US <= told.min_raw <= told.max_raw <= _GREATEST_US:
+            if (
+                name in times
+                and statistics.has_min_max
+                and not _LEAST_US <= statistics.min_raw <= statistics.max_raw <= _GREATEST_US
+            ):
                 return True
     return False

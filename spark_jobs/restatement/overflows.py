@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.kernels.windows.slices import SLICE_COLUMN
+from spark_jobs.engine.windows import SLICE_COLUMN
 from spark_jobs.storage.descriptions.column_types import INSTANT
 
 MOST_LISTED = 20

@@ -24,7 +24,7 @@ CHANGES = ("inserted", "changed", "removed")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class TableDifference:
     """The difference that an attempt would make to one published table.
 
     `counts`: the number of rows by change (`CHANGES`). `sample`: updates (`change`, `diff`, the row's values) of the
@@ -48,16 +48,16 @@ class Difference:
         return ["diff", *values], [[f"{row['diff']:+d}", *(row[column] for column in values)] for row in self.sample]
 
 
-def differences(lake: OverlayLake, source: Source, sample: int) -> list[Difference]:
+def differences(lake: OverlayLake, source: Source, sample: int) -> list[TableDifference]:
     """One difference per published table of the source, from the rows written to `lake`. Each has at most `sample`
     rows in its sample, or all rows if that is 0."""
     windows = [(f"silver.{d.name}", d.table(), tuple(d.identity)) for d in definitions(source)]
-    found = [_difference(name, lake, table, identity, sample) for name, table, identity in windows]
+    tables = [_difference(name, lake, table, identity, sample) for name, table, identity in windows]
     if source.state is not None:
         states = _difference(f"gold.{source.name}", lake, STATE, ("entity",), sample)
         by_columns = [_by_columns(update, source) for update in states.sample]
-        found.append(replace(states, identity=(source.entity,), sample=by_columns))
-    return found
+        tables.append(replace(states, identity=(source.entity,), sample=by_columns))
+    return tables
 
 
 def _by_columns(update: dict[str, Any], source: Source) -> dict[str, Any]:
@@ -70,16 +70,16 @@ def _by_columns(update: dict[str, Any], source: Source) -> dict[str, Any]:
     return {"change": update["change"], "diff": update["diff"], source.entity: update["entity"], **named, **about}
 
 
-def _difference(name: str, lake: OverlayLake, table: Table, identity: tuple[str, ...], sample: int) -> Difference:
+def _difference(name: str, lake: OverlayLake, table: Table, identity: tuple[str, ...], sample: int) -> TableDifference:
     if not lake.wrote(table):
-        return Difference(name, identity, dict.fromkeys(CHANGES, 0))
+        return TableDifference(name, identity, dict.fromkeys(CHANGES, 0))
     hidden = {column.name for column in VALIDITY} | {"source"}
     values = [column for column in table.column_names if column not in hidden]
     diff = F.when(F.col("era") == "closing", -1).otherwise(1)
-    return difference(name, lake.written(table).select(*values, diff.alias("diff")), identity, sample)
+    return difference(name, lake.written_rows(table).select(*values, diff.alias("diff")), identity, sample)
 
 
-def difference(name: str, updates: DataFrame, identity: tuple[str, ...], sample: int) -> Difference:
+def difference(name: str, updates: DataFrame, identity: tuple[str, ...], sample: int) -> TableDifference:
     """The difference that `updates`, rows with a `diff` of +1 or -1, make to a table whose rows `identity`
     identifies."""
     values = [column for column in updates.columns if column != "diff"]
@@ -87,11 +87,11 @@ def difference(name: str, updates: DataFrame, identity: tuple[str, ...], sample:
     counted = changes.groupBy("change").agg(F.countDistinct(F.struct(*identity)).alias("rows")).collect()
     counts = dict.fromkeys(CHANGES, 0) | {row.change: row.rows for row in counted}
     if not any(counts.values()):
-        return Difference(name, identity, counts)
+        return TableDifference(name, identity, counts)
     # a row has at most two updates
     ordered = changes.orderBy(*identity, "diff")
-    shown = utc_rows((ordered.limit(2 * sample) if sample else ordered).select("change", "diff", *values))
-    return Difference(name, identity, counts, _first(shown, identity, sample))
+    rows = utc_rows((ordered.limit(2 * sample) if sample else ordered).select("change", "diff", *values))
+    return TableDifference(name, identity, counts, _first(rows, identity, sample))
 
 
 def _first(updates: list[dict[str, Any]], identity: tuple[str, ...], rows: int) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.kernels.comparison import CLOSING, LIVE
+from spark_jobs.engine.restatement import CLOSING, LIVE
 from spark_jobs.restatement.touched import at, instant
 from spark_jobs.storage.coordination.publication import Publication, visible, visible_rows
 from spark_jobs.storage.delta.data_files import StoredRows
@@ -49,7 +49,10 @@ def published_files(
     era, published = pc.field("era"), instant(publication.published_us)
     opened = (era == CLOSING) | (pc.field("known_from") < published)
     closed = (era == LIVE) | (pc.field("known_to") < published)
-    shown = opened & closed & visible_rows(publication)
+    is_visible = opened & closed & visible_rows(publication)
     return lake.stored(
-        table, columns, shown if where is None else shown & where, {"era": [LIVE, CLOSING], **(partitions or {})}
+        table,
+        columns,
+        is_visible if where is None else is_visible & where,
+        {"era": [LIVE, CLOSING], **(partitions or {})},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
@@ -10,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.kernels.plain import Ints, numbers
-from spark_jobs.kernels.records.times import GREATEST_US, LEAST_US
+from spark_jobs.engine.columns import Ints, numbers
+from spark_jobs.engine.records import GREATEST_US, LEAST_US
 from spark_jobs.restatement.published import published_files
 from spark_jobs.restatement.touched import Range, Scope, coalesce_ranges, instant
 from spark_jobs.restatement.window_rows import PublishedWindows
@@ -22,7 +23,7 @@ BUCKET_US = 3_600_000_000
 """Touched times are gathered by the hour: finer buckets read less but cost more."""
 
 
-def touched_ranges(lake: Lake, scope: Scope, definitions: list[Definition]) -> dict[str, list[Range]]:
+def touched_ranges(lake: Lake, scope: Scope, definitions: Sequence[Definition]) -> dict[str, list[Range]]:
     """The ranges of time, by definition, in which rows were added or removed; read without a Spark job. The time is
     that of the definition's timeline."""
     hours: dict[str, set[int]] = {d.name: set() for d in definitions}
@@ -64,15 +65,15 @@ def reach(
     near = ranges_near(definition, ranges, expired_us)
     if scope.everything:
         # a changed definition may have published windows anywhere
-        return near, _published(lake, scope, definition, None)
+        return near, _published_rows(lake, scope, definition, None)
     due = _falls_due(scope, definition)
     if definition.kind.halo is not None:
-        return near, _published(lake, scope, definition, _any([*(_within("window_start", near)), *due]))
+        return near, _published_rows(lake, scope, definition, _any([*(_within("window_start", near)), *due]))
     overlapping = [
         (pc.field("window_start") <= instant(hi)) & (pc.field("window_end") >= instant(lo)) for lo, hi in near
     ]
     bounds = _bounds(lake, scope, definition, overlapping) if near else []
-    return coalesce_ranges(near + bounds), _published(lake, scope, definition, _any([*overlapping, *due]))
+    return coalesce_ranges(near + bounds), _published_rows(lake, scope, definition, _any([*overlapping, *due]))
 
 
 def rows_near(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range]) -> StoredRows:
@@ -81,12 +82,12 @@ def rows_near(lake: Lake, scope: Scope, definition: Definition, ranges: list[Ran
     if definition.moves_late_rows:
         # an update may have moved on to the start of its drop
         drops = definition.source.drops
-        numbered = [drops.covering(lo, hi) for lo, hi in ranges]
+        numbered = [drops.drops_covering(lo, hi) for lo, hi in ranges]
         near += [(pc.field("seq_no") >= first) & (pc.field("seq_no") <= last) for first, last in numbered]
     return scope.due_rows(lake, ["row_id"], _any(near))
 
 
-def _published(lake: Lake, scope: Scope, definition: Definition, where: pc.Expression | None) -> StoredRows:
+def _published_rows(lake: Lake, scope: Scope, definition: Definition, where: pc.Expression | None) -> StoredRows:
     columns = PublishedWindows.columns(definition)
     return published_files(lake, definition.table(), scope.publication, columns, where)
 

@@ -17,15 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.kernels.comparison import CLOSING, without_closed
-from spark_jobs.kernels.plain import Flags, Ints, numbers, within_ranges
-from spark_jobs.kernels.records.times import GREATEST_US, LEAST_US
+from spark_jobs.engine.columns import Flags, Ints, numbers, within_ranges
+from spark_jobs.engine.records import GREATEST_US, LEAST_US
+from spark_jobs.engine.restatement import CLOSING, without_closed
+from spark_jobs.engine.spark.windows import Given
 from spark_jobs.restatement.reach import ranges_near, touched_hours
-from spark_jobs.restatement.restater import Outcome, Restater, filled, result_schema, row_schema
+from spark_jobs.restatement.restater import Restater, WorkerReport, fill_columns, result_schema, row_schema
 from spark_jobs.restatement.touched import Range, coalesce_ranges
-from spark_jobs.restatement.window_rows import PublishedWindows, WindowRows
+from spark_jobs.restatement.window_rows import PublishedWindows, UpdatesInReach
 from spark_jobs.storage.delta.data_files import StoredRows
-from spark_jobs.windows.worker import Given
 
 HOUR_US = 3_600_000_000
 _WHOLE: Range = (LEAST_US, GREATEST_US)
@@ -45,7 +45,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Step:
+class PublicationStep:
     """A publication `now` and the one `before`; for each update, a flag that it is `due` now, and one that it is
     `touching`: it is due now and was not before."""
 
@@ -55,13 +55,13 @@ class Step:
     touching: Flags
 
 
-def taken_in(updates: pa.Table, published: Sequence[Moment]) -> Iterator[Step]:
-    """Yield what each publication takes in of the updates, which have `time` and `event_time`; oldest first."""
+def taken_in(updates: pa.Table, published: Sequence[Moment]) -> Iterator[PublicationStep]:
+    """Yield the updates that each publication takes in; they have `time` and `event_time`; oldest first."""
     times, events = numbers(updates["time"]), numbers(updates["event_time"])
     for before, now in pairwise([Moment(LEAST_US, LEAST_US), *published]):
         due = (times < now.published_us) & (events < now.reached_us)
         touching = due & ((times >= before.published_us) | (events >= before.reached_us))
-        yield Step(before, now, due, touching)
+        yield PublicationStep(before, now, due, touching)
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ class Region:
 
     @property
     def columns(self) -> list[str]:
-        """The columns of updates that `replayed` reads."""
+        """The columns of updates that `replay` reads."""
         nothing = StoredRows((), pa.schema([]), ())
-        return ["entity", *WindowRows(self.definition, nothing, (), None).columns]
+        return ["entity", *UpdatesInReach(self.definition, nothing, (), None).columns]
 
     def holds(self, windows: pa.Table) -> Flags:
         """True for each window that is in the region, by its key columns and `window_start`."""
@@ -118,52 +118,54 @@ def _among(column: pa.ChunkedArray, values: pa.Array) -> Flags:
     return pc.is_in(column, value_set=values.cast(column.type)).to_numpy(zero_copy_only=False).astype(np.bool_)
 
 
-def replayed(region: Region, updates: pa.Table, published: Sequence[Moment]) -> pa.Table:
+def replay(region: Region, updates: pa.Table, published: Sequence[Moment]) -> pa.Table:
     """The history of the region's windows as runs would have written it, with the columns of `restater.result_schema`.
 
     Args:
-        updates: the updates that bear on the region, with the columns that `WindowRows` reads. Others are left out.
+        updates: the updates that bear on the region, with the columns that `UpdatesInReach` reads. Others are left out.
         published: the publications, oldest first.
     """
     definition = region.definition
     updates = region.bears(updates)
     schema, history = result_schema(definition), list[pa.Table]()
-    standing = schema.empty_table()
+    live = schema.empty_table()
     for step in taken_in(updates, published):
         expired = definition.expired_us(step.now.reached_us)
         if not step.touching.any() and expired is None:
             continue
         since = step.before.published_us, step.before.reached_us
         due = updates.filter(pa.array(step.due))
-        corrected = _corrected(region, due, standing, since, step.now.known_from_us, expired)
+        corrected = _correct(region, due, live, since, step.now.known_from_us, expired)
         corrected = corrected.filter(pa.array(region.holds(corrected)))
         history.append(corrected)
-        standing = _standing(definition, standing, corrected)
+        live = _live_rows(definition, live, corrected)
     return pa.concat_tables([schema.empty_table(), *history])
 
 
-def _corrected(
-    region: Region, rows: pa.Table, standing: pa.Table, since: tuple[int, int], known_from_us: int, expired: int | None
+def _correct(
+    region: Region, rows: pa.Table, live: pa.Table, since: tuple[int, int], known_from_us: int, expired: int | None
 ) -> pa.Table:
     """The corrections that a publication makes, given the rows that are due and the windows that are live."""
     definition = region.definition
     stored = StoredRows((), rows.schema, tuple(rows.column_names), None, beside=rows)
-    of_rows = WindowRows(definition, stored, region.rows, since)
-    shown = pa.table({name: standing[name] for name in PublishedWindows.columns(definition)})
-    windows = PublishedWindows(definition, StoredRows((), shown.schema, tuple(shown.column_names), None, beside=shown))
+    of_rows = UpdatesInReach(definition, stored, region.rows, since)
+    values = pa.table({name: live[name] for name in PublishedWindows.columns(definition)})
+    windows = PublishedWindows(
+        definition, StoredRows((), values.schema, tuple(values.column_names), None, beside=values)
+    )
 
-    def given() -> Iterator[Given]:
+    def give_rows() -> Iterator[Given]:
         for table in of_rows.tables():
             yield table, None
         for table in windows.tables():
             yield row_schema(definition).empty_table(), table
 
     restater = Restater(definition, known_from_us, everything=False, expired_us=expired)
-    tables = [filled(table, result_schema(definition)) for table in restater(given(), Outcome())]
+    tables = [fill_columns(table, result_schema(definition)) for table in restater(give_rows(), WorkerReport())]
     return pa.concat_tables([result_schema(definition).empty_table(), *tables])
 
 
-def _standing(definition: Definition, before: pa.Table, corrected: pa.Table) -> pa.Table:
+def _live_rows(definition: Definition, before: pa.Table, corrected: pa.Table) -> pa.Table:
     """The live rows, of those before and of the corrections, that no closing row ends."""
     both = pa.concat_tables([before, corrected])
     live = without_closed(both, definition.identity)

@@ -1,7 +1,7 @@
 """The history of some entities' states and chains worked out anew, publication by publication, from the rows that the
 trace has now.
 
-It is `replayed` for states: the result is the history that the runs would have written if other rows had never existed.
+It is `replay` for states: the result is the history that the runs would have written if other rows had never existed.
 The work is done in memory, by the same tasks as in a run. A chain may be cut at other places than by the runs, since
 they also cut chains by age; every state that it gives is the same.
 """
@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 
 from spark_jobs.definitions.folding import columns_read
 from spark_jobs.definitions.meaning import chain_columns, chain_inputs, meaning_of, policy_of
-from spark_jobs.kernels.deltas.frontiers import UNMOVED, Frontiers
+from spark_jobs.engine.deltas import UNMOVED, Frontiers
 from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART, STATE_PART
 from spark_jobs.restatement.chain_task import ChainTask
 from spark_jobs.restatement.chain_worker import ChainWorker
 from spark_jobs.restatement.chains import chain_schema
-from spark_jobs.restatement.replayed import Moment, Step, taken_in
-from spark_jobs.restatement.states import PRIOR, ROWS, Folder
+from spark_jobs.restatement.replayed import Moment, PublicationStep, taken_in
+from spark_jobs.restatement.states import PRIOR, ROWS, StateFolder
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.written_files import Destination, WrittenFile
 from spark_jobs.storage.descriptions.chain_tables import CHAINS, COMPACTION
@@ -44,7 +44,7 @@ class RowsInMemory(Destination):
 
     def write(self, tables: Iterable[pa.Table]) -> list[WrittenFile]:
         """Keep the rows of the tables; a column that a table lacks is null."""
-        self.tables.extend(self.fitted(table) for table in tables if table.num_rows)
+        self.tables.extend(self.fit(table) for table in tables if table.num_rows)
         return []
 
     def whole(self) -> pa.Table:
@@ -95,17 +95,17 @@ def replayed_states(
     return ReplayedStates(states.whole(), written.filter(pc.not_equal(written["era"], COMPACTION)))
 
 
-def _restate_sums(source: Source, updates: pa.Table, step: Step, states: RowsInMemory, token: int) -> None:
+def _restate_sums(source: Source, updates: pa.Table, step: PublicationStep, states: RowsInMemory, token: int) -> None:
     touched = pc.unique(updates["entity"].filter(pa.array(step.touching)))
     inputs = {ROWS: updates.filter(pa.array(step.due)), PRIOR: states.whole()}
-    folder = Folder(source, step.now.known_from_us, onto_prior=False, to=states, token=token)
+    folder = StateFolder(source, step.now.known_from_us, onto_prior=False, to=states, token=token)
     folder(0, ((label, table.filter(pc.is_in(table["entity"], touched))) for label, table in inputs.items()))
 
 
 def _restate_chains(
     source: Source,
     updates: pa.Table,
-    step: Step,
+    step: PublicationStep,
     frontiers: Frontiers,
     states: RowsInMemory,
     segments: RowsInMemory,

@@ -1,7 +1,7 @@
 """The work of the Python workers that restate windows: from rows and published windows of whole groups to corrections.
 
 A group is a key, and a slice of time where hot keys are cut. A worker gets all rows of its groups, in any order. It
-works as the workers of the library do (`windows.worker`), within the source's `memory.max_bytes`: it sorts rows and
+works as the workers of the library do (`WindowsTask`), within the source's `memory.max_bytes`: it sorts rows and
 published windows, makes windows of the rows that stream by, and compares them with the published ones.
 """
 
@@ -15,13 +15,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.kernels.accounts import Account, account, astray, skipped_rows
-from spark_jobs.kernels.comparison import PLACED
-from spark_jobs.kernels.lateness import Lateness
-from spark_jobs.kernels.windows import MemoryUse, SkippedRows
-from spark_jobs.kernels.windows.slices import SLICE_COLUMN, HotKey, OwnSlice
+from spark_jobs.engine.restatement import PLACED
+from spark_jobs.engine.spark.windows import Correcting, Given, WindowsTask
+from spark_jobs.engine.windows import (
+    SLICE_COLUMN,
+    Account,
+    HotKey,
+    MemoryUse,
+    OwnSlice,
+    RowLateness,
+    SkippedRows,
+    account,
+    astray,
+    skipped_rows,
+)
 from spark_jobs.restatement.overflows import Overflows, plain_name
-from spark_jobs.windows.worker import Correcting, Given, WindowsTask
 
 
 def row_schema(definition: Definition, *, sliced: bool = False) -> pa.Schema:
@@ -71,7 +79,7 @@ def result_schema(definition: Definition) -> pa.Schema:
 
 
 @dataclass
-class Outcome:
+class WorkerReport:
     """The report of a worker, complete once it has made all corrections: the account of the touched rows, the memory
     that it took, and the results that did not fit into their types."""
 
@@ -98,7 +106,7 @@ class Restater:
     max_bytes: int | None = None
     most_rows: int | None = None
 
-    def __call__(self, given: Iterator[Given], outcome: Outcome) -> Iterator[pa.Table]:
+    def __call__(self, given: Iterator[Given], outcome: WorkerReport) -> Iterator[pa.Table]:
         """Yield corrections as tables of `result_schema`; `given` are rows of `row_schema` and windows of
         `window_schema`."""
         schema, ledger = result_schema(self.definition), _Ledger(self.definition, self.hot)
@@ -112,12 +120,12 @@ class Restater:
             correcting=Correcting(published, self.known_from_us, self.everything, self.expired_us),
             most_rows=self.most_rows,
         )
-        judged = ((self._judged(rows, ledger), windows) for rows, windows in given)
+        judged = ((self._judge(rows, ledger), windows) for rows, windows in given)
         for rows in task(judged, outcome.memory):
-            yield filled(rows.rename_columns([plain_name(name) for name in rows.column_names]), schema)
+            yield fill_columns(rows.rename_columns([plain_name(name) for name in rows.column_names]), schema)
         outcome.account += ledger.account
 
-    def _judged(self, rows: pa.Table, ledger: _Ledger) -> pa.Table:
+    def _judge(self, rows: pa.Table, ledger: _Ledger) -> pa.Table:
         """The rows as the late policy places them; they are added to the account, too."""
         lateness = self.definition.lateness(_ints(rows, "time"), _ints(rows, "lo"))
         ledger.take(rows, lateness)
@@ -132,7 +140,7 @@ class _Ledger:
         self.account = Account()
         self._definition, self._own_slice = definition, OwnSlice(hot) if hot else None
 
-    def take(self, rows: pa.Table, lateness: Lateness) -> None:
+    def take(self, rows: pa.Table, lateness: RowLateness) -> None:
         """Account for the touched rows. A row that is in several slices counts in the slice of its own time alone."""
         counted: npt.NDArray[np.bool_] = rows.column("touched").to_numpy()
         if self._own_slice is not None:
@@ -140,10 +148,10 @@ class _Ledger:
         skipped = skipped_rows(rows, self._definition.required)
         self.account += account(_ints(rows, "diff"), lateness, skipped, counted)
 
-    def watch(self, standing: pa.Table, counts: SkippedRows) -> None:
+    def watch(self, rows: pa.Table, counts: SkippedRows) -> None:
         """Check rows that became windows together: add to `astray` the number by which `counts` differs from them."""
-        lateness = self._definition.lateness(_ints(standing, "time"), _ints(standing, "lo"))
-        off = astray(lateness, skipped_rows(standing, self._definition.required), counts)
+        lateness = self._definition.lateness(_ints(rows, "time"), _ints(rows, "lo"))
+        off = astray(lateness, skipped_rows(rows, self._definition.required), counts)
         self.account += Account(astray=off)
 
 
@@ -151,7 +159,7 @@ def _ints(table: pa.Table, column: str) -> npt.NDArray[np.int64]:
     return table.column(column).to_numpy()
 
 
-def filled(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def fill_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table with the columns and types of `schema`; a column that it lacks is null."""
     present = set(table.column_names)
     columns = [

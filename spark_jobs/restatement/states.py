@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.folding import columns_folded, columns_read, fold_rows, folded_columns
+from spark_jobs.engine.deltas import RowsNeededError
+from spark_jobs.engine.restatement import CLOSING, LIVE, without_closed
 from spark_jobs.exchange import Block, Labelled, exchange, is_for_here, tasks_for
-from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
-from spark_jobs.kernels.deltas.rows import RowsNeededError
 from spark_jobs.memory import with_room
-from spark_jobs.restatement.by_entity import dealt, stamped
+from spark_jobs.restatement.by_entity import dealt, stamp
 from spark_jobs.restatement.published import published_files
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
@@ -49,14 +49,14 @@ def state_corrections(lake: Lake, scope: Scope, token: int) -> list[WrittenFile]
     touching = scope.touching_rows(lake, columns)
     if not scope.everything and not touching.any():
         return None
-    folder = Folder(
+    folder = StateFolder(
         source, scope.known_from_us, onto_prior=not scope.everything, to=lake.destination(STATE), token=token
     )
-    files, refold = _folded(lake, folder, touching, prior_states(lake, scope))
+    files, refold = _fold(lake, folder, touching, prior_states(lake, scope))
     if refold:
         of_refolded = pc.field("entity").isin(pa.array(refold, pa.string()))
         all_rows, prior = scope.due_rows(lake, columns, of_refolded), prior_states(lake, scope, of_refolded)
-        more, _ = _folded(lake, replace(folder, onto_prior=False), all_rows, prior)
+        more, _ = _fold(lake, replace(folder, onto_prior=False), all_rows, prior)
         files += more
     return files
 
@@ -67,7 +67,7 @@ def prior_states(lake: Lake, scope: Scope, where: pc.Expression | None = None) -
     return published_files(lake, STATE, scope.publication, columns, where, {"source": [scope.source.name]})
 
 
-def _folded(lake: Lake, folder: Folder, rows: StoredRows, prior: StoredRows) -> tuple[list[WrittenFile], list[str]]:
+def _fold(lake: Lake, folder: StateFolder, rows: StoredRows, prior: StoredRows) -> tuple[list[WrittenFile], list[str]]:
     """The files of corrections, and the entities that must be folded from all their rows."""
     n_rows = rows.n_rows + prior.n_rows
     n_bytes = rows.n_bytes + prior.n_bytes
@@ -87,7 +87,7 @@ def _blocks(piece: tuple[str, StoredRows], *, n_tasks: int) -> Iterator[Block]:
 
 
 @dataclass(frozen=True)
-class Folder:
+class StateFolder:
     """The work of a task: from touching rows and prior states of whole entities to written files of corrections.
 
     `onto_prior`: rows are folded onto the prior states; if false, the rows are all rows of their entities, and all
@@ -115,7 +115,7 @@ class Folder:
         corrected = self._corrections(states, prior.filter(kept)).sort_by(
             [("entity", "ascending"), ("era", "ascending")]
         )
-        files = self.to.write([stamped(corrected, self.source, self.token)])
+        files = self.to.write([stamp(corrected, self.source, self.token)])
         return json.dumps({"files": as_plain(files), "refold": refold.to_pylist()}).encode()
 
     def _inputs(self, parts: Sequence[pa.Table]) -> pa.Table:

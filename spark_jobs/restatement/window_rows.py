@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.kernels.measures.hashing import hashes
-from spark_jobs.kernels.plain import Flags, Ints, numbers, present, within_ranges
-from spark_jobs.kernels.sequences import sequence_texts
+from spark_jobs.engine.columns import Flags, Ints, numbers, present, sequence_texts, within_ranges
+from spark_jobs.engine.hashes import hashes
 from spark_jobs.restatement.restater import row_schema, window_schema
 from spark_jobs.restatement.touched import Range
 from spark_jobs.storage.delta.data_files import StoredRows
@@ -23,7 +22,7 @@ _WIDTHS = {"int": 8, "float": 8, "decimal": 16, "timestamp": 8, "date": 4, "bool
 
 
 @dataclass(frozen=True)
-class WindowRows:
+class UpdatesInReach:
     """The standing updates that count in some ranges of a definition's time; parts of them may be sent to tasks.
 
     Args:
@@ -48,11 +47,11 @@ class WindowRows:
         """See `StoredRows.n_bytes`."""
         return self.stored.with_columns(self.columns).n_bytes
 
-    def split(self, most_rows: int) -> list[WindowRows]:
+    def split(self, most_rows: int) -> list[UpdatesInReach]:
         """The updates in parts of about `most_rows` rows."""
         return [replace(self, stored=part) for part in self.stored.split(most_rows)]
 
-    def none(self) -> WindowRows:
+    def none(self) -> UpdatesInReach:
         """A copy without any rows."""
         return replace(self, stored=self.stored.without_rows())
 
@@ -60,7 +59,7 @@ class WindowRows:
         """Yield the rows as workers take them (`row_schema`), some at a time."""
         schema, definition = row_schema(self.definition), self.definition
         for table in self.stored.with_columns(self.columns).tables():
-            rows = table.filter(pa.array(self._counting(table)))
+            rows = table.filter(pa.array(self._is_counting(table)))
             if not rows.num_rows:
                 continue
             columns = {
@@ -71,15 +70,15 @@ class WindowRows:
                 **{f"v_{column}": rows[f"c_{column}"] for column in definition.values_read},
                 **(self._adaptive(rows) if definition.is_adaptive else {}),
                 **({"sequence": sequence_texts([rows[c] for c in self._sequence])} if self._sequence else {}),
-                "touched": pa.array(self._touching(rows)),
+                "touched": pa.array(self._is_touching(rows)),
             }
             yield pa.table([columns[field.name] for field in schema], schema=schema)
 
-    def keyed(self) -> Iterator[tuple[Ints, Ints, Ints]]:
+    def key_rows(self) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Yield three arrays for some rows at a time: the hash of the key, the time and the row id."""
         needed = [self._time, "seq_no", "row_id", *self._keys]
         for table in self.stored.with_columns(needed).tables():
-            rows = table.filter(pa.array(self._counting(table)))
+            rows = table.filter(pa.array(self._is_counting(table)))
             yield key_hashes(rows, self._keys), numbers(rows[self._time]), numbers(rows["row_id"])
 
     @property
@@ -119,7 +118,7 @@ class WindowRows:
         drops = self.definition.source.drops
         return drops.starts(numbers(rows["seq_no"]))
 
-    def _counting(self, table: pa.Table) -> Flags:
+    def _is_counting(self, table: pa.Table) -> Flags:
         """True for each row that can count and that counts in one of the ranges."""
         times = numbers(table[self._time])
         counting = within_ranges(times, self.near)
@@ -128,7 +127,7 @@ class WindowRows:
             counting |= within_ranges(lo, self.near) & (times < lo)
         return counting & self.definition.can_count(table)
 
-    def _touching(self, rows: pa.Table) -> Flags:
+    def _is_touching(self, rows: pa.Table) -> Flags:
         if self.since is None:
             return np.ones(rows.num_rows, np.bool_)
         published_us, reached_us = self.since

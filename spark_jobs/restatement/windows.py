@@ -20,24 +20,21 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.definitions.definition import Definition
+from spark_jobs.engine.columns import Ints, numbers
+from spark_jobs.engine.restatement import PLACED
+from spark_jobs.engine.spark.windows import DEFAULT_ROWS_A_SLICE, METRICS, Given
+from spark_jobs.engine.windows import SLICE_COLUMN, Account, MemoryBudget, Spread, copied, in_slices, spread
 from spark_jobs.exchange import ROWS_ALONE, Block, Labelled, exchange, is_for_here
-from spark_jobs.kernels.accounts import Account
-from spark_jobs.kernels.comparison import PLACED
-from spark_jobs.kernels.plain import Ints, numbers
-from spark_jobs.kernels.windows import MemoryBudget
-from spark_jobs.kernels.windows.slices import SLICE_COLUMN, copied, in_slices
 from spark_jobs.memory import with_room
 from spark_jobs.restatement.overflows import Overflows
 from spark_jobs.restatement.reach import reach, rows_near
-from spark_jobs.restatement.restater import Outcome, Restater, row_schema, window_schema
-from spark_jobs.restatement.slicing import Spread, spread
+from spark_jobs.restatement.restater import Restater, WorkerReport, row_schema, window_schema
+from spark_jobs.restatement.slicing import SampledUpdates
 from spark_jobs.restatement.touched import Range, Scope
-from spark_jobs.restatement.window_rows import PublishedWindows, WindowRows, key_hashes
+from spark_jobs.restatement.window_rows import PublishedWindows, UpdatesInReach, key_hashes
 from spark_jobs.storage.delta.written_files import Destination, WrittenFile, as_plain
 from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.threads import THREADS
-from spark_jobs.windows.parameters import DEFAULT_ROWS_A_SLICE
-from spark_jobs.windows.worker import METRICS, Given
 
 DROPS_A_FILE = 2
 """The longest span of touched times, in lengths of a drop, whose windows are written in the order of keys, as they come
@@ -50,7 +47,7 @@ ROWS, WINDOWS = "rows", "windows"
 
 
 @dataclass
-class Corrections:
+class WindowCorrections:
     """The corrections of a definition's table: the `files` to append, and the reports of the workers that wrote them.
 
     Args:
@@ -83,7 +80,7 @@ class _Work:
     """
 
     definition: Definition
-    rows: WindowRows
+    rows: UpdatesInReach
     published: PublishedWindows
     over: Spread
     restater: Restater
@@ -98,19 +95,19 @@ class _Work:
 
     def restate(self, blocks: Labelled) -> bytes:
         """The answer of one task, as JSON: restate its blocks, write the corrections, and return files and report."""
-        outcome = Outcome()
-        files = self.to.write(self._stamped(self.restater(self._given(blocks), outcome)))
+        outcome = WorkerReport()
+        files = self.to.write(self._stamp(self.restater(self._give_rows(blocks), outcome)))
         memory = {name: getattr(outcome.memory, name) for name in METRICS}
         answer = {"files": as_plain(files), "account": asdict(outcome.account), "memory": memory}
         answer |= {"definition": self.definition.name, "overflows": asdict(outcome.overflows)}
         return json.dumps(answer, default=str, ensure_ascii=False).encode()
 
-    def _given(self, blocks: Labelled) -> Iterator[Given]:
+    def _give_rows(self, blocks: Labelled) -> Iterator[Given]:
         no_rows = row_schema(self.definition, sliced=bool(self.over.hot)).empty_table()
         for label, table in blocks:
             yield (table, None) if label == ROWS else (no_rows, table)
 
-    def _stamped(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    def _stamp(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         if self.by_time:
             given = list(with_room(tables, lambda table: table))
             whole = pa.concat_tables(given) if given else row_schema(self.definition).empty_table()
@@ -124,13 +121,13 @@ class _Work:
 class _Piece:
     """A part of the rows or published windows of one definition, and the tasks that its blocks are for."""
 
-    part: WindowRows | PublishedWindows
+    part: UpdatesInReach | PublishedWindows
     over: Spread
     first: int
 
     def blocks(self) -> Iterator[Block]:
         """Yield rows, once per slice that they bear on, and published windows, each in the slice in which it starts."""
-        label = ROWS if isinstance(self.part, WindowRows) else WINDOWS
+        label = ROWS if isinstance(self.part, UpdatesInReach) else WINDOWS
         for table in self.part.tables():
             if self.over.tasks == 1:
                 yield Block(self.first, label, table)
@@ -149,7 +146,7 @@ class _Piece:
         """Three arrays: the places of rows in `table`, their slices and their tasks. A row occurs once per slice."""
         definition = self.part.definition
         hashed, halo = key_hashes(table, definition.groups), copied(definition.kind)
-        if isinstance(self.part, WindowRows):
+        if isinstance(self.part, UpdatesInReach):
             times = [numbers(table["time"])]
             if definition.moves_late_rows:
                 times.append(np.maximum(times[0], numbers(table["lo"])))
@@ -165,14 +162,14 @@ class _Piece:
 
 def corrections(
     lake: Lake, scope: Scope, definitions: Sequence[Definition], ranges: Mapping[str, list[Range]], token: int
-) -> dict[str, Corrections]:
+) -> dict[str, WindowCorrections]:
     """The corrections to append to the history tables, by definition.
 
     A definition is left out if no row with a key and a time was touched, and it keeps all its windows. `ranges` are the
     touched times of each definition.
     """
     works = [work for d in definitions if (work := _work(lake, scope.of_parts(d.part), d, ranges[d.name], token))]
-    corrected = {work.definition.name: Corrections() for work in works}
+    corrected = {work.definition.name: WindowCorrections() for work in works}
     for answer in _answers(lake, works):
         outcome = json.loads(answer)
         corrected[outcome.pop("definition")].take(outcome)
@@ -184,11 +181,11 @@ def _answers(lake: Lake, works: Sequence[_Work]) -> list[bytes]:
     small = [work for work, is_small in zip(works, here, strict=True) if is_small]
     large = [work for work, is_small in zip(works, here, strict=True) if not is_small]
     # one small definition after the other: only the answer of each is kept
-    answers = [answer for work in small for answer in _exchanged(lake, [work], here=True)]
-    return answers + (_exchanged(lake, large, here=False) if large else [])
+    answers = [answer for work in small for answer in _exchange(lake, [work], here=True)]
+    return answers + (_exchange(lake, large, here=False) if large else [])
 
 
-def _exchanged(lake: Lake, works: Sequence[_Work], *, here: bool) -> list[bytes]:
+def _exchange(lake: Lake, works: Sequence[_Work], *, here: bool) -> list[bytes]:
     spreading = [replace(work, over=_spread(lake, work)) for work in works]
     spreading = [replace(work, restater=replace(work.restater, hot=work.over.hot)) for work in spreading]
     firsts = [*accumulate((work.over.tasks for work in spreading), initial=0)]
@@ -197,18 +194,20 @@ def _exchanged(lake: Lake, works: Sequence[_Work], *, here: bool) -> list[bytes]
     of_task = [
         replace(w, rows=w.rows.none(), published=w.published.none()) for w in spreading for _ in range(w.over.tasks)
     ]
-    restate = partial(_restated, works=of_task)
+    restate = partial(_restate, works=of_task)
     return exchange(lake.spark, pieces, _Piece.blocks, firsts[-1], restate, here=here)
 
 
-def _restated(task: int, blocks: Labelled, *, works: Sequence[_Work]) -> bytes:
+def _restate(task: int, blocks: Labelled, *, works: Sequence[_Work]) -> bytes:
     return works[task].restate(blocks)
 
 
 def _spread(lake: Lake, work: _Work) -> Spread:
     bytes_a_row = work.rows.n_bytes // max(work.rows.n_rows, 1)
     rows_a_slice = min(_rows_a_slice(work.definition, bytes_a_row), max(work.rows.n_rows // THREADS, ROWS_ALONE))
-    return spread(lake.spark, work.rows, rows_a_slice) if work.rows.n_rows > rows_a_slice else Spread()
+    if work.rows.n_rows <= rows_a_slice:
+        return Spread()
+    return spread(SampledUpdates(lake.spark, work.rows), work.definition.kind, rows_a_slice)
 
 
 def _rows_a_slice(definition: Definition, bytes_a_row: int) -> int:
@@ -227,7 +226,7 @@ def _work(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range],
     since = None if scope.everything else (scope.publication.published_us, scope.publication.reached_us)
     return _Work(
         definition,
-        WindowRows(definition, rows_near(lake, scope, definition, near), tuple(near), since),
+        UpdatesInReach(definition, rows_near(lake, scope, definition, near), tuple(near), since),
         PublishedWindows(definition, published),
         Spread(),
         Restater(definition, scope.known_from_us, scope.everything, expired_us),

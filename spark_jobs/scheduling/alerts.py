@@ -139,15 +139,15 @@ class FailureNotifier(BaseNotifier):
         settings, run_id = load_settings(), str(context["run_id"])
         task = getattr(context.get("ti") or context.get("task_instance"), "task_id", None)
         at = f" at {task}" if task else ""
-        stands = _AS_BEFORE if task in STAGES and task != LAST else _what_stands(settings, self.source, run_id)
-        message = f"Run {run_id} of {self.source} failed{at}; {stands}. Its log says what to do."
+        state = _AS_BEFORE if task in STAGES and task != LAST else _state_of_rows(settings, self.source, run_id)
+        message = f"Run {run_id} of {self.source} failed{at}; {state}. Its log says what to do."
         send(settings, alert(settings, "failed", self.source, run_id, message), self.recipients)
 
 
 _AS_BEFORE = "published tables read as before"
 
 
-def _what_stands(settings: Settings, source: str, run_id: str) -> str:
+def _state_of_rows(settings: Settings, source: str, run_id: str) -> str:
     """The state of the published rows after a failed run, in words. The run may have failed after its publication:
     names, marts and documents follow it."""
     from spark_jobs.storage.coordination import publication
@@ -155,13 +155,17 @@ def _what_stands(settings: Settings, source: str, run_id: str) -> str:
 
     try:
         lake = StoredLake.at(settings.lake)
-        shown = None if lake is None else publication.load(lake, find_source(settings.sources, source))
+        current_publication = None if lake is None else publication.load(lake, find_source(settings.sources, source))
     except Exception as failure:  # the alert must be sent, whatever is wrong with the lake
         log.warning("what run %s of %s has published is not known: %s", run_id, source, failure)
-        shown = None
-    if shown is None:
+        current_publication = None
+    if current_publication is None:
         return "the run's page says whether its rows are published"
-    return "its rows are published, what follows them is not whole" if shown.run_id == run_id else _AS_BEFORE
+    return (
+        "its rows are published, but marts or notes after them are not whole"
+        if current_publication.run_id == run_id
+        else _AS_BEFORE
+    )
 
 
 class MaintenanceNotifier(BaseNotifier):

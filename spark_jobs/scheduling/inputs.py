@@ -21,7 +21,7 @@ POLL_S = 5.0
 SHOWN_DROPS = 5
 
 
-class Inputs:
+class RunInputs:
     """The inputs of a run of the drops `[lo_us, hi_us)` of a source, in microseconds. `scheduled`: nobody started the
     run, so it also waits for the sources that `dag.after` in its source file names."""
 
@@ -35,11 +35,11 @@ class Inputs:
     def _source(self) -> Source:
         return find_source(self._settings.sources, self._name)
 
-    def missing(self, now: datetime) -> str | None:
+    def missing_input(self, now: datetime) -> str | None:
         """The first input that the run still waits for at the time `now`, in words; None if it waits for none."""
-        return self._unpublished() or self._unlanded(now)
+        return self._source_to_wait_for() or self._drops_without_files(now)
 
-    def _unlanded(self, now: datetime) -> str | None:
+    def _drops_without_files(self, now: datetime) -> str | None:
         """The drops without a file, in words. None if there are none, or if the time to wait for them is over."""
         wait_us = self._source.wait_us
         if wait_us is None or now >= (until := instant_at(self._hi_us + wait_us)):
@@ -47,7 +47,7 @@ class Inputs:
         from spark_jobs.landing.files import has_drop_files
 
         drops = self._source.drops
-        numbers = drops.spanned(self._lo_us, self._hi_us)
+        numbers = drops.drops_spanned(self._lo_us, self._hi_us)
         empty = [n for n in numbers if not has_drop_files(self._settings.landing, self._source, n)]
         if not empty:
             return None
@@ -55,7 +55,7 @@ class Inputs:
         listed = ", ".join(drops.label(n) for n in empty[:SHOWN_DROPS])
         return f"files of {listed}{more}, until {until:%Y-%m-%d %H:%M:%S} UTC"
 
-    def _unpublished(self) -> str | None:
+    def _source_to_wait_for(self) -> str | None:
         """The first source that has not published all of its drops that overlap the run's, in words; None if all
         have."""
         if not self._scheduled or not self._source.dag.after:
@@ -74,11 +74,11 @@ class Inputs:
             )
         for name in self._source.dag.after:
             other = find_source(self._settings.sources, name)
-            shown = publication.load(lake, other)
-            standing = frontiers.published_frontiers(lake, other, shown)
+            current_publication = publication.load(lake, other)
+            published = frontiers.published_frontiers(lake, other, current_publication)
             wanted = range(max(other.drops.number_at(self._lo_us), 0), other.drops.number_at(self._hi_us - 1) + 1)
-            if not standing.has_landed(wanted):
-                missing = next(n for n in wanted if not standing.has_landed(range(n, n + 1)))
+            if not published.has_landed(wanted):
+                missing = next(n for n in wanted if not published.has_landed(range(n, n + 1)))
                 return f"{name}, which has not published {other.drops.label(missing)}"
         return None
 
@@ -96,17 +96,17 @@ class InputsTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Check the inputs until none is missing. Fires also if a check raises an error: the task then reports it."""
-        inputs, told = Inputs(**self._arguments), None
+        inputs, logged = RunInputs(**self._arguments), None
         while True:
             try:
-                missing = await sync_to_async(inputs.missing)(datetime.now(UTC))
+                missing = await sync_to_async(inputs.missing_input)(datetime.now(UTC))
             except TidemarkError as error:
                 self.log.warning("%s", error)
                 missing = None
             if missing is None:
                 break
-            if missing != told:
+            if missing != logged:
                 self.log.info("waits for %s", missing)
-                told = missing
+                logged = missing
             await asyncio.sleep(POLL_S)
         yield TriggerEvent(None)

@@ -19,7 +19,7 @@ UNDER_WAY = ("queued", "running")
 """States of a DAG run that has not ended."""
 
 
-class AirflowRuns:
+class DagRuns:
     """The runs of one DAG, as Airflow reports them inside a task or a trigger; `before` is an earlier run to let
     pass."""
 
@@ -79,7 +79,7 @@ class TurnTrigger(BaseTrigger):
             "first": first,
         }
         turn = Turn(run_id, lo_us, drops, staged=True, first=first)
-        self._waiting = Line(Path(leases), dag_id, turn, AirflowRuns(dag_id, before))
+        self._waiting = Line(Path(leases), dag_id, turn, DagRuns(dag_id, before))
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class path and the arguments with which the triggerer makes the trigger again."""
@@ -87,10 +87,10 @@ class TurnTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Check the line until the run has its turn, which the last check has then taken."""
-        told = None
+        logged = None
         while (whom := await sync_to_async(self._waiting.step)()) is not None:
-            if whom != told:
+            if whom != logged:
                 self.log.info("waits for %s", whom)
-                told = whom
+                logged = whom
             await asyncio.sleep(POLL_S)
         yield TriggerEvent(None)

@@ -12,7 +12,7 @@ import httpx
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.server.airflow_parts import ADMIN, admin_password
-from spark_jobs.server.listeners import traced
+from spark_jobs.server.listeners import trace_extension
 
 PAGE = 100
 """The number of runs requested per page. Airflow returns no more, whatever the request (its `maximum_page_limit`)."""
@@ -70,17 +70,21 @@ class AirflowApi:
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             self._log_in()
             answer = self._send(method, f"/api/v2/{path}", **content)
-        accepted = self._accepted(answer)
+        accepted = self._check_accepted(answer)
         return accepted.json() if accepted.content else None
 
-    def _log_in(self) -> None:
+    def token(self) -> str:
+        """A new token of the login of `ADMIN`. Raises `AirflowRefused`."""
         login = {"username": ADMIN, "password": admin_password(self._settings)}
-        answer = self._accepted(self._send("POST", "/auth/token", json=login))
-        self._client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+        answer = self._check_accepted(self._send("POST", "/auth/token", json=login))
+        return str(answer.json()["access_token"])
+
+    def _log_in(self) -> None:
+        self._client.headers["Authorization"] = f"Bearer {self.token()}"
 
     def _send(self, method: str, path: str, **content: Any) -> httpx.Response:
         try:
-            return self._client.request(method, path, extensions=traced(self._settings), **content)
+            return self._client.request(method, path, extensions=trace_extension(self._settings), **content)
         except httpx.TransportError as error:
             raise AirflowRefused(
                 expected=f"Airflow at {self._settings.airflow_url}",
@@ -90,7 +94,7 @@ class AirflowApi:
                 path=path,
             ) from error
 
-    def _accepted(self, answer: httpx.Response) -> httpx.Response:
+    def _check_accepted(self, answer: httpx.Response) -> httpx.Response:
         if answer.is_success:
             return answer
         raise AirflowRefused(

@@ -43,17 +43,19 @@ def clean(settings: Settings) -> tuple[str, str]:
     environment.pop("_AIRFLOW_PROCESS_CONTEXT", None)
     command = [sys.executable, "-m", "airflow", "db", "clean", *arguments]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        process = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        )
     except subprocess.TimeoutExpired:
         return f"Airflow's database was not cleaned within {PATIENCE_S:.0f} s", _by_hand(arguments)
-    if done.returncode:
-        said = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
-        return f"Airflow's database was not cleaned: {said[-1] if said else 'no message'}", _by_hand(arguments)
-    rows = sum(int(count) for count in _FOUND.findall(done.stdout))
+    if process.returncode:
+        messages = [line.strip() for line in f"{process.stdout}\n{process.stderr}".splitlines() if line.strip()]
+        return f"Airflow's database was not cleaned: {messages[-1] if messages else 'no message'}", _by_hand(arguments)
+    rows = sum(int(count) for count in _FOUND.findall(process.stdout))
     return f"{rows} records of Airflow's older than {days} days are gone", ""
 
 
 def _by_hand(arguments: list[str]) -> str:
     """The next step if cleaning failed: the command by which a person sees the reason."""
-    shown = " ".join(f"'{each}'" if ":" in each else each for each in arguments)
-    return f"`tidemark airflow db clean {shown} --verbose` says why"
+    quoted = " ".join(f"'{each}'" if ":" in each else each for each in arguments)
+    return f"`tidemark airflow db clean {quoted} --verbose` says why"

@@ -21,6 +21,8 @@ from spark_jobs.server import postgres
 from spark_jobs.server.processes import Part
 from spark_jobs.server.state import write_json
 
+LOGIN_COOKIE = "_token"
+"""The cookie that has the token of a login to Airflow."""
 MIGRATION = "airflow-migrate"
 SCHEDULER = "airflow-scheduler"
 API_SERVER = "airflow-api-server"
@@ -173,10 +175,10 @@ def password_file(settings: Settings) -> Path:
 
 
 def admin_password(settings: Settings) -> str:
-    """The password of `ADMIN`, generated at the first start."""
+    """The password of `ADMIN`, hexadecimal, generated at the first start."""
     path = password_file(settings)
     if not path.exists():
-        write_json(path, {ADMIN: secrets.token_urlsafe(16)})
+        write_json(path, {ADMIN: secrets.token_hex(16)})
     return str(json.loads(path.read_text())[ADMIN])
 
 

@@ -113,6 +113,6 @@ def drops_of_run(run: dict[str, Any], drops: Schedule) -> range:
         date_us=parse_instant(date) if run["run_type"] == MANUAL and date is not None else None,
     )
     try:
-        return drops.spanned(*taken.interval(drops))
+        return drops.drops_spanned(*taken.interval(drops))
     except ParameterError:
         return range(0)

@@ -53,7 +53,7 @@ class BackfillFailed(TidemarkError):
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class BackfillSlice:
     """The drops of one run: the labels of the first and the last, the number of drops, and the bytes of their files."""
 
     first: str
@@ -67,7 +67,7 @@ class Backfill:
     """The plan of a backfill; `identity` distinguishes it from all other backfills of the source."""
 
     source: str
-    slices: tuple[Slice, ...]
+    slices: tuple[BackfillSlice, ...]
     pass_gap: bool = False
     identity: str = ""
     accept_definition: bool = False
@@ -84,7 +84,7 @@ class SliceRun:
     """A slice and its newest run. `state` is Airflow's, or `waiting` if there is no run yet. `rows` is the number of
     rows that the run landed, `attempt` the number of starts."""
 
-    slice: Slice
+    slice: BackfillSlice
     run_id: str
     state: str = "waiting"
     seconds: float | None = None
@@ -98,7 +98,7 @@ class SliceRun:
 
 
 def new_backfill(
-    source: str, slices: Sequence[Slice], *, pass_gap: bool = False, accept_definition: bool = False
+    source: str, slices: Sequence[BackfillSlice], *, pass_gap: bool = False, accept_definition: bool = False
 ) -> Backfill:
     """A backfill of these slices, with an identity made of the present time."""
     return Backfill(source, tuple(slices), pass_gap, f"{datetime.now(UTC):%Y%m%dT%H%M%S}", accept_definition)
@@ -114,7 +114,7 @@ def last_backfill(settings: Settings, source: str) -> Backfill:
             found="none",
             next_step=f"begin one: tidemark backfill {source} --from D --to D",
         ) from None
-    slices = tuple(Slice(**each) for each in content.pop("slices"))
+    slices = tuple(BackfillSlice(**each) for each in content.pop("slices"))
     return Backfill(slices=slices, **content)
 
 
@@ -150,7 +150,7 @@ def carry_out(
     dag = backfill.source
     paused = _wait_for_dag(api, dag)["is_paused"]
     if paused and by_itself and not unpause:
-        raise _paused(dag)
+        raise _dag_paused(dag)
     runs = runs_of(api, backfill)
     if paused:
         api.patch(f"dags/{dag}", {"is_paused": False})
@@ -168,7 +168,7 @@ def carry_out(
                 runs[number] = watch.look(runs[number])
             on_look(runs)
             if runs[number].state != "success":
-                raise _failed(api, dag, runs)
+                raise _backfill_failed(api, dag, runs)
         return runs
     finally:
         # not before the last run has ended: runs of a paused DAG make no progress
@@ -231,7 +231,7 @@ def _start(api: AirflowApi, backfill: Backfill, number: int, attempt: int) -> Sl
             if not _is_away(refusal):
                 raise
             if time.monotonic() > deadline:
-                raise _gone(backfill.source, refusal) from refusal
+                raise _airflow_gone(backfill.source, refusal) from refusal
         time.sleep(POLL_S)
     return SliceRun(each, run_id, "queued", attempt=attempt)
 
@@ -242,11 +242,11 @@ def _is_away(refusal: AirflowRefused) -> bool:
     return status is None or status >= httpx.codes.INTERNAL_SERVER_ERROR
 
 
-def _gone(dag: str, refusal: AirflowRefused) -> AirflowRefused:
+def _airflow_gone(dag: str, refusal: AirflowRefused) -> AirflowRefused:
     return AirflowRefused(
         expected=refusal.expected,
         found=refusal.found,
-        consequence="what Airflow has begun goes on once it runs again; nothing after that was started",
+        consequence="Airflow continues the runs that it has begun once it is up again; no later run was started",
         next_step=f"start it with `tidemark up`, then `tidemark backfill {dag} --resume`",
         **refusal.facts,
     )
@@ -261,7 +261,7 @@ class _Watch:
         self._dag = dag
         self._on_wait = on_wait
         self._answered = self._examined = time.monotonic()
-        self._obstacle_known = ""
+        self._last_obstacle = ""
 
     def look(self, run: SliceRun) -> SliceRun:
         """The run with its present state, or unchanged while Airflow does not answer.
@@ -280,7 +280,7 @@ class _Watch:
             if not _is_away(refusal):
                 raise
             if now - self._answered > AWAY_S and not runs_airflow(self._settings):
-                raise _gone(self._dag, refusal) from refusal
+                raise _airflow_gone(self._dag, refusal) from refusal
             if now - self._answered > PATIENCE_S:
                 self._tell("Airflow, which does not answer")
         return run
@@ -296,9 +296,9 @@ class _Watch:
         return ""
 
     def _tell(self, whom: str) -> None:
-        if whom and whom != self._obstacle_known:
+        if whom and whom != self._last_obstacle:
             self._on_wait(whom)
-        self._obstacle_known = whom
+        self._last_obstacle = whom
 
 
 def _with(api: AirflowApi, dag: str, run: SliceRun, answer: dict[str, Any]) -> SliceRun:
@@ -338,15 +338,15 @@ def _wait_for_dag(api: AirflowApi, dag: str) -> Any:
 def _seconds(run: dict[str, Any]) -> float | None:
     if run["start_date"] is None or run["end_date"] is None:
         return None
-    begun, ended = (datetime.fromisoformat(run[name]) for name in ("start_date", "end_date"))
-    return round((ended - begun).total_seconds(), 1)
+    start, ended = (datetime.fromisoformat(run[name]) for name in ("start_date", "end_date"))
+    return round((ended - start).total_seconds(), 1)
 
 
 def _file(settings: Settings, source: str) -> Path:
     return settings.home / "backfills" / f"{source}.json"
 
 
-def _paused(dag: str) -> DagPaused:
+def _dag_paused(dag: str) -> DagPaused:
     return DagPaused(
         expected=f"the DAG {dag} to be unpaused, or to have no schedule",
         found="a paused one that is scheduled: unpausing it starts a run of the last drop as well, and from then on one"
@@ -358,16 +358,16 @@ def _paused(dag: str) -> DagPaused:
     )
 
 
-def _failed(api: AirflowApi, dag: str, runs: list[SliceRun]) -> BackfillFailed:
+def _backfill_failed(api: AirflowApi, dag: str, runs: list[SliceRun]) -> BackfillFailed:
     failed = next(run for run in runs if run.state == "failed")
     stage, error = _failed_task(api, dag, failed.run_id)
-    done = sum(run.slice.drops for run in runs if run.state == "success")
+    finished = sum(run.slice.drops for run in runs if run.state == "success")
     at_stage = "" if stage is None else f" at `{stage}`"
-    said = "" if error is None else f" ({error})"
+    reason = "" if error is None else f" ({error})"
     return BackfillFailed(
         expected=f"every run of {dag} to succeed",
-        found=f"run {failed.run_id} of {failed.slice.first} to {failed.slice.last} failed{at_stage}{said}; {done} drops"
-        " are done",
+        found=f"run {failed.run_id} of {failed.slice.first} to {failed.slice.last} failed{at_stage}{reason};"
+        f" {finished} drops are done",
         consequence="no run after it was started; it has published nothing, unless it failed at `publish`: what follows"
         " the publication itself, such as marts, fails there, too",
         next_step="do what the error says, or look at the log of the task in Airflow's UI; then"

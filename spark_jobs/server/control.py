@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +17,23 @@ import psutil
 
 from spark_jobs.code_version import code_version
 from spark_jobs.config import Settings
+from spark_jobs.jvm.java import find_java
+from spark_jobs.jvm.scala_code import guard_jar
 from spark_jobs.server import processes
-from spark_jobs.server.guard import guard_jar
 from spark_jobs.server.health import connect_health
-from spark_jobs.server.java import find_java
 from spark_jobs.server.lake import NAME, lost_folders
 from spark_jobs.server.lake_lock import LakeLock
 from spark_jobs.server.logins import expect_private
 from spark_jobs.server.ports import expect_free
 from spark_jobs.server.starting import Progress, Starting, SupervisorGone
-from spark_jobs.server.state import SupervisorState, state_file, write_wish
-from spark_jobs.server.status import Status, running_supervisor, status
+from spark_jobs.server.state import (
+    SupervisorState,
+    lingering_supervisor,
+    running_supervisor,
+    state_file,
+    write_wish,
+)
+from spark_jobs.server.status import POLL_S, InstallationStatus, status
 from spark_jobs.session import lake_jars, prepare_home
 
 DOWN_TIMEOUT_S = 270.0
@@ -41,13 +48,21 @@ _SUPERVISOR = (sys.executable, "-m", "spark_jobs.server.supervisor")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The result of `down`: True in `ran` if a supervisor ran, and the ids of leftovers that were ended one by one."""
+    """The result of `down`.
+
+    Attributes:
+        ran: True if a supervisor ran.
+        leftovers: the ids of processes without a supervisor, which were ended one by one.
+        lingers: True if Java still writes its archive of classes, for the next start. It ends by itself; `up`, or
+            another `down`, ends it at once.
+    """
 
     ran: bool
     leftovers: tuple[int, ...]
+    lingers: bool = False
 
 
-def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda _: None) -> Status:
+def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda _: None) -> InstallationStatus:
     """Start the parts that are not running, restart those that run old code, and wait until all serve. Safe to repeat.
 
     Raises:
@@ -61,12 +76,12 @@ def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda 
         changed = running and (running.setup != settings.environment() or running.code != code_version())
         if running and (changed or not running.wish):
             # the supervisor itself runs old code, with which it would supervise the parts that it starts anew
-            progress("the settings, or Tidemark itself, have changed: ending what runs")
-            _end_supervisor(settings, running)
+            progress("the settings, or Tidemark itself, have changed: ending the running parts")
+            _end_supervisor(settings, running, progress)
             running = None
         if running and (lost := lost_under_server(settings, running)):
-            progress(f"{', '.join(map(str, lost))} is gone: ending what runs without it")
-            _end_supervisor(settings, running)
+            progress(f"{', '.join(map(str, lost))} is gone: ending the parts that run without it")
+            _end_supervisor(settings, running, progress)
             running = None
         try:
             _bring_up(settings, running, airflow=airflow, progress=progress)
@@ -96,14 +111,19 @@ def serve(settings: Settings, *, airflow: bool = True) -> None:
     os.execve(sys.executable, _SUPERVISOR, _supervisor_environment(settings))
 
 
-def down(settings: Settings) -> Ended:
-    """End the supervisor and all processes that were started under this home, also those that a crash left behind."""
+def down(settings: Settings, *, progress: Progress = lambda _: None) -> Ended:
+    """End the supervisor and all processes that were started under this home, also those that a crash left behind.
+
+    `progress` is called with the parts that it waits for, whenever these are others.
+    """
     prepare_home(settings)
     with _one_at_a_time(settings):
         running = running_supervisor(settings)
-        if running:
-            _end_supervisor(settings, running)
-        leftovers = processes.marked(settings.home)
+        if running and _end_supervisor(settings, running, progress, may_linger=True):
+            return Ended(ran=True, leftovers=(), lingers=True)
+        if lingering := lingering_supervisor(settings):
+            _end_supervisor(settings, lingering, progress)
+        leftovers = processes.marked_processes(settings.home)
         processes.end(leftovers, grace_s=LEFTOVERS_GRACE_S)
         state_file(settings).unlink(missing_ok=True)
         return Ended(ran=running is not None, leftovers=tuple(process.pid for process in leftovers))
@@ -122,7 +142,7 @@ def _preflight(settings: Settings, *, airflow: bool) -> None:
     find_java()
     lake_jars(settings)
     guard_jar(settings)
-    processes.end(processes.marked(settings.home), grace_s=LEFTOVERS_GRACE_S)
+    processes.end(processes.marked_processes(settings.home), grace_s=LEFTOVERS_GRACE_S)
     LakeLock.acquire(settings).release()
     ports = {"TIDEMARK_THRIFT_PORT": settings.thrift_port, "TIDEMARK_CONNECT_PORT": settings.connect_port}
     if airflow:
@@ -154,13 +174,36 @@ def _supervisor_environment(settings: Settings) -> dict[str, str]:
     return {**os.environ, **settings.environment(), processes.MARKER: str(settings.home)}
 
 
-def _end_supervisor(settings: Settings, running: SupervisorState) -> None:
+def _end_supervisor(
+    settings: Settings, running: SupervisorState, progress: Progress, *, may_linger: bool = False
+) -> bool:
+    """End a supervisor and its parts. Returns True if a part lingers, and `may_linger` allows it."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(running.pid)
+        process, deadline = psutil.Process(running.pid), time.monotonic() + DOWN_TIMEOUT_S
+        # before the signal, after which a part may end at once
+        reported = _describe_awaited(running)
+        progress(reported)
         process.terminate()
-        with contextlib.suppress(psutil.TimeoutExpired):
-            process.wait(DOWN_TIMEOUT_S)
-    processes.end(processes.marked(settings.home), grace_s=5.0)
+        hurried = running.lingers
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
+            if not hurried and lingering_supervisor(settings):
+                if may_linger:
+                    return True
+                process.terminate()
+                hurried = True
+            if (awaited := _describe_awaited(running)) != reported:
+                progress(awaited)
+                reported = awaited
+            with contextlib.suppress(psutil.TimeoutExpired):
+                process.wait(POLL_S)
+    processes.end(processes.marked_processes(settings.home), grace_s=5.0)
+    return False
+
+
+def _describe_awaited(running: SupervisorState) -> str:
+    """The parts of a supervisor that have yet to end, as a sentence for people."""
+    alive = [part.name for part in running.parts if part.pid is not None and psutil.pid_exists(part.pid)]
+    return f"waits for {', '.join(alive) or 'the supervisor'} to end"
 
 
 @contextlib.contextmanager

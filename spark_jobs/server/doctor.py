@@ -13,14 +13,14 @@ from pathlib import Path
 
 from spark_jobs.config import LAST_BACKUP, Settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.jvm.jars import needed_sets
+from spark_jobs.jvm.java import find_java
 from spark_jobs.model import Finding
 from spark_jobs.server.control import lost_under_server
-from spark_jobs.server.jars import needed
-from spark_jobs.server.java import find_java
 from spark_jobs.server.lake_lock import holder
 from spark_jobs.server.ports import listener
 from spark_jobs.server.state import PartState
-from spark_jobs.server.status import Status, status
+from spark_jobs.server.status import InstallationStatus, status
 from spark_jobs.sources import read_sources
 
 LEAST_FREE_BYTES = 2 * 1024**3
@@ -54,11 +54,14 @@ def _sources(settings: Settings) -> Iterator[Finding]:
     problems = folder.problems()
     for error in problems:
         first, more = error.problems[0], len(error.problems) - 1
-        told = f"{first['path'] or 'the file'}: expected {first['expected']}, found {first['found']}"
-        rest = f" and {more} more" if more else ""
-        yield Finding(f"source file {error.file}", "wrong", f"{told}{rest}", "correct it; other sources run meanwhile")
+        problem = f"{first['path'] or 'the file'}: expected {first['expected']}, found {first['found']}"
+        others = f" and {more} more" if more else ""
+        yield Finding(
+            f"source file {error.file}", "wrong", f"{problem}{others}", "correct it; other sources run meanwhile"
+        )
     if not problems:
-        yield Finding("source files", "ok", f"{len(folder.sources)} sources")
+        count = len(folder.sources)
+        yield Finding("source files", "ok", f"{count} source{'' if count == 1 else 's'}")
 
 
 def _python() -> Iterator[Finding]:
@@ -85,7 +88,7 @@ def _java() -> Iterator[Finding]:
 
 
 def _jars(settings: Settings) -> Iterator[Finding]:
-    for jars in needed(settings):
+    for jars in needed_sets(settings):
         folder = jars.folder(settings.jars)
         if wrong := jars.wrong(settings.jars):
             problem = f"missing or different in {folder}: {', '.join(wrong)}"
@@ -97,11 +100,11 @@ def _jars(settings: Settings) -> Iterator[Finding]:
 def _disk(settings: Settings) -> Iterator[Finding]:
     place = next(folder for folder in (settings.home, *settings.home.parents) if folder.exists())
     free = shutil.disk_usage(place).free
-    found = f"{free / 1024**3:.1f} GiB free at {settings.home}"
+    space = f"{free / 1024**3:.1f} GiB free at {settings.home}"
     if free < LEAST_FREE_BYTES:
-        yield Finding("disk", "wrong", found, "free some space, or set TIDEMARK_HOME to a place that has it")
+        yield Finding("disk", "wrong", space, "free some space, or set TIDEMARK_HOME to a place that has it")
     else:
-        yield Finding("disk", "ok", found)
+        yield Finding("disk", "ok", space)
     yield from _writable(settings.home if settings.home.exists() else place)
 
 
@@ -125,13 +128,13 @@ def _private(settings: Settings) -> Iterator[Finding]:
         yield Finding("privacy", "wrong", finding, f"run `chmod 700 {shlex.quote(str(settings.home))}` as its owner")
 
 
-def _folders(settings: Settings, now: Status) -> Iterator[Finding]:
+def _folders(settings: Settings, now: InstallationStatus) -> Iterator[Finding]:
     for folder in lost_under_server(settings, now.supervisor) if now.supervisor else ():
         advice = "`tidemark up` starts the server again, and makes the names of a lost catalog anew"
         yield Finding("lake server", "wrong", f"{folder} was removed while it runs", advice)
 
 
-def _services(now: Status) -> Iterator[Finding]:
+def _services(now: InstallationStatus) -> Iterator[Finding]:
     if now.supervisor is None:
         yield Finding("services", "ok", "not running")
     for service in now.services:
@@ -160,7 +163,7 @@ def _last(part: PartState) -> str:
     return f", the last time because {part.reason}" if part.reason else ""
 
 
-def _ports(settings: Settings, now: Status) -> Iterator[Finding]:
+def _ports(settings: Settings, now: InstallationStatus) -> Iterator[Finding]:
     if now.supervisor is not None:
         return
     for name in ("thrift_port", "connect_port", "airflow_port"):
@@ -174,15 +177,15 @@ def _ports(settings: Settings, now: Status) -> Iterator[Finding]:
             yield Finding(f"port {port}", "wrong", f"taken by {owner}", advice)
 
 
-def _writer(settings: Settings, now: Status) -> Iterator[Finding]:
+def _writer(settings: Settings, now: InstallationStatus) -> Iterator[Finding]:
     other = holder(settings)
     if other is None:
         yield Finding("writer", "ok", "no process may write the lake now")
     elif now.supervisor is not None:
         yield Finding("writer", "ok", f"process {other.pid} ({other.command}), since {other.since}")
     else:
-        found = f"process {other.pid} ({other.command[:120]}), since {other.since}"
-        yield Finding("writer", "warning", found, "`tidemark up` is refused until that process ends")
+        process = f"process {other.pid} ({other.command[:120]}), since {other.since}"
+        yield Finding("writer", "warning", process, "`tidemark up` is refused until that process ends")
 
 
 def _backup(settings: Settings) -> Iterator[Finding]:

@@ -40,28 +40,10 @@ class PortTaken(TidemarkError):
     code = "port_taken"
 
 
-class JavaUnusable(ConfigurationError):
-    """Java is missing, too old, or without a module that Spark needs. Facts: `version` (None if missing)."""
-
-    code = "java_unusable"
-
-
-class JarsMissing(ConfigurationError):
-    """Jars are missing from their folder, or are not the pinned ones. Facts: `folder`, `jars`."""
-
-    code = "jars_missing"
-
-
 class StartFailed(TidemarkError):
     """A part did not become healthy. Facts: `part`, `log_file`."""
 
     code = "start_failed"
-
-
-class GuardBroken(ConfigurationError):
-    """The guard of SQL could not be compiled."""
-
-    code = "guard_broken"
 
 
 class LoginMissing(ConfigurationError):

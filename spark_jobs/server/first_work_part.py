@@ -42,7 +42,7 @@ def write_mended(settings: Settings, sentences: Sequence[str]) -> None:
     write_json(_mended_file(settings), sentences)
 
 
-def mended(settings: Settings) -> list[str]:
+def repairs(settings: Settings) -> list[str]:
     """The repairs by the first work of the present lake server, one sentence each."""
     sentences: list[str] = json.loads(_mended_file(settings).read_text())
     return sentences

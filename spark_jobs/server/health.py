@@ -14,7 +14,7 @@ import httpx
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.server.first_work_part import names_lacking_file
-from spark_jobs.server.listeners import traced
+from spark_jobs.server.listeners import trace_extension
 from spark_jobs.server.thrift_client import thrift_query
 from spark_jobs.session import connect_version
 
@@ -34,7 +34,7 @@ def sql_health(settings: Settings) -> Health:
     The query is a writer's, since readers wait for one another, and may have reached their limits. The service does
     not count as healthy while readers wait for the names of a lost catalog.
     """
-    health = _measured(lambda: _sql(settings), settings.connect_timeout_s)
+    health = _measure(lambda: _sql(settings), settings.connect_timeout_s)
     if not names_lacking_file(settings).exists():
         return health
     detail = "answers writers" if health.ok else health.detail
@@ -44,26 +44,26 @@ def sql_health(settings: Settings) -> Health:
 
 def connect_health(settings: Settings) -> Health:
     """The health of Spark Connect: the answer to a question for Spark's version, asked with the token."""
-    return _measured(lambda: _connect(settings), settings.connect_timeout_s)
+    return _measure(lambda: _connect(settings), settings.connect_timeout_s)
 
 
 def airflow_health(settings: Settings) -> Health:
     """The health of Airflow: its API server answers, and all its other processes have reported lately."""
-    return _measured(lambda: _airflow(settings), settings.connect_timeout_s)
+    return _measure(lambda: _airflow(settings), settings.connect_timeout_s)
 
 
-def _measured(ask: Callable[[], tuple[bool, str]], timeout_s: float) -> Health:
+def _measure(ask: Callable[[], tuple[bool, str]], timeout_s: float) -> Health:
     """Ask in a separate thread, so that a part that accepts a connection and never answers cannot block the caller."""
     start = time.monotonic()
     answers: list[tuple[bool, str]] = []
-    thread = threading.Thread(target=lambda: answers.append(_caught(ask)), daemon=True)
+    thread = threading.Thread(target=lambda: answers.append(_ask_safely(ask)), daemon=True)
     thread.start()
     thread.join(timeout_s)
     ok, detail = answers[0] if answers else (False, f"no answer within {timeout_s:g} s")
     return Health(ok, detail, round(time.monotonic() - start, 3))
 
 
-def _caught(ask: Callable[[], tuple[bool, str]]) -> tuple[bool, str]:
+def _ask_safely(ask: Callable[[], tuple[bool, str]]) -> tuple[bool, str]:
     try:
         return ask()
     except TidemarkError as refusal:
@@ -86,7 +86,7 @@ def _connect(settings: Settings) -> tuple[bool, str]:
 def _airflow(settings: Settings) -> tuple[bool, str]:
     url = f"{settings.airflow_url}/api/v2/monitor/health"
     with httpx.Client(timeout=10.0, trust_env=False) as client:
-        answer = client.get(url, extensions=traced(settings)).raise_for_status()
+        answer = client.get(url, extensions=trace_extension(settings)).raise_for_status()
     parts = {name: part["status"] for name, part in answer.json().items() if isinstance(part, dict)}
     wanting = {name: status for name, status in parts.items() if status != "healthy"}
     return not wanting, ", ".join(

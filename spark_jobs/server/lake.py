@@ -20,11 +20,11 @@ import pyspark
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import ConfigurationError
-from spark_jobs.server.class_archive import keep, note_use, writing
+from spark_jobs.jvm.class_archive import keep, note_use, options_to_write
+from spark_jobs.jvm.java import Java
+from spark_jobs.jvm.scala_code import EXTENSION, SERVER_CLASS
 from spark_jobs.server.connect_client import connect_socket
 from spark_jobs.server.first_work_part import hold_readers, names_lacking_file
-from spark_jobs.server.guard import EXTENSION, SERVER_CLASS
-from spark_jobs.server.java import Java
 from spark_jobs.server.listeners import make_private_folder
 from spark_jobs.server.logins import ensure_logins, server_conf
 from spark_jobs.server.processes import Part
@@ -84,7 +84,7 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
     note_use(archive)
     # Java either reads or writes an archive, and does not start with options for both
     reads = "-XX:SharedArchiveFile" in base[_JAVA_OPTIONS]
-    archiving = "" if reads else writing(archive, settings.home, java.executable, settings.java_options)
+    archiving = "" if reads else options_to_write(archive, settings.home, java.executable, settings.java_options)
     conf = _server_conf(settings, new_token(settings), base, archiving)
     properties = write_properties(settings, extra=conf)
     spark_home = Path(pyspark.__file__).parent
@@ -117,6 +117,8 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
         pass_fds=(lock_descriptor,),
         ended=lambda: keep(archive, settings.home),
         lost=lambda: lost_folders(settings),
+        # the context removes its folders last, so nothing is committed any more
+        lingers=lambda: bool(archiving) and not any(map(_blocks, _scratch_folders(settings))),
     )
 
 
@@ -143,9 +145,14 @@ def lost_folders(settings: Settings) -> list[Path]:
     """The folders of a running lake server that have been removed: Spark's scratch folders, and the embedded catalog.
 
     Only a new server makes them anew."""
-    lost = [folder for folder in _scratch_folders(settings) if not any(folder.glob("blockmgr-*"))]
+    lost = [folder for folder in _scratch_folders(settings) if not _blocks(folder)]
     catalog = lost_catalog(settings)
     return lost if catalog is None else [*lost, catalog]
+
+
+def _blocks(folder: Path) -> bool:
+    """True if a running Spark has folders for blocks there."""
+    return any(folder.glob("blockmgr-*"))
 
 
 def _scratch_folders(settings: Settings) -> list[Path]:
@@ -158,7 +165,7 @@ def new_token(settings: Settings) -> str:
     """The token of Spark Connect for a starting server: the knob's, else a new one, written to a file of mode 0600."""
     if settings.token is not None:
         return settings.token.get_secret_value()
-    token = secrets.token_urlsafe(32)
+    token = secrets.token_hex(32)
     settings.token_file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=settings.token_file.parent, delete=False) as file:
         file.write(token)
@@ -186,15 +193,15 @@ def _write_certificates(settings: Settings, java: Java) -> None:
         text=True,
         check=False,
     )
-    found = re.findall(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", answer.stdout, re.DOTALL)
-    if answer.returncode or not found:
+    certificates = re.findall(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", answer.stdout, re.DOTALL)
+    if answer.returncode or not certificates:
         raise ConfigurationError(
             expected=f"a keystore with a certificate in {settings.tls_keystore}",
             found=(answer.stdout + answer.stderr).strip()[:300] or "none",
             consequence="the lake server was not started",
             next_step="correct TIDEMARK_TLS_KEYSTORE or TIDEMARK_TLS_PASSWORD",
         )
-    certificates_file(settings).write_text("\n".join([*found, ""]))
+    certificates_file(settings).write_text("\n".join([*certificates, ""]))
 
 
 def _server_conf(settings: Settings, token: str, base: dict[str, str], archiving: str) -> dict[str, str]:

@@ -51,7 +51,7 @@ def expect_trusted_listener(settings: Settings, connection: socket.socket) -> No
         if user is None:
             address = f"{there[0]}:{there[1]}"
             raise ConnectionResetError(errno.ECONNRESET, f"Connection reset by peer: {address} ended it at once")
-        if user not in _trusted(settings):
+        if user not in _trusted_users(settings):
             raise _foreign(there, user)
     except BaseException:
         connection.close()
@@ -72,7 +72,7 @@ def expect_private_folder(settings: Settings, folder: Path) -> None:
         ConfigurationError: the folder has another mode or another owner.
     """
     status = folder.lstat()
-    if stat.S_ISDIR(status.st_mode) and status.st_uid in _trusted(settings) and not status.st_mode & 0o077:
+    if stat.S_ISDIR(status.st_mode) and status.st_uid in _trusted_users(settings) and not status.st_mode & 0o077:
         return
     raise ConfigurationError(
         expected=f"{folder} to be a folder of mode 700 and of who runs this",
@@ -92,7 +92,7 @@ def make_private_folder(settings: Settings, folder: Path) -> None:
     expect_private_folder(settings, folder)
 
 
-def _trusted(settings: Settings) -> set[int]:
+def _trusted_users(settings: Settings) -> set[int]:
     """The ids of the users who may have this installation's secrets, since they can read the files with them."""
     trusted = {0, os.geteuid()}
     with suppress(FileNotFoundError):
@@ -163,7 +163,7 @@ def _name(user: int) -> str:
         return str(user)
 
 
-def traced(settings: Settings) -> dict[str, Any]:
+def trace_extension(settings: Settings) -> dict[str, Any]:
     """The extension for a request of httpx that checks each connection opened for that request."""
     import httpx
 

@@ -15,11 +15,13 @@ Only time in which the machine runs is counted: setting the clock, or a machine 
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
@@ -78,7 +80,7 @@ class Liveness:
     def answer(self, statement: str, now: float, error: str | None = None) -> str | None:
         """Record an answer, or the `error` that came instead. Returns the reason if the server is dead, else None."""
         if error is None:
-            # an answer to a statement with a task also proves what one without a task would
+            # an answer to a statement with a task is also a proof for statements without a task
             for answered in {WITHOUT_TASK, statement}:
                 self._answered[answered] = now
                 self._failing_since.pop(answered, None)
@@ -105,6 +107,29 @@ class Liveness:
         return WITH_TASK in self._answered
 
 
+class Remarks:
+    """Sentences about the answers of a server for the probe's log, one for each change; `now` is when it was started.
+
+    A start is no change: until its first answer nobody can connect.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._start = now
+        self._answered: dict[str, bool] = {}
+
+    def remark_on(self, statement: str, now: float, error: str | None) -> str | None:
+        """The sentence about an answer, or about the `error` that came instead; None if it changes nothing."""
+        if not self._answered and error is not None:
+            return None
+        is_first, before = not self._answered, self._answered.get(statement, True)
+        self._answered[statement] = error is None
+        if is_first:
+            return f"the server gave its first answer after {now - self._start:.0f} s, to: {statement}"
+        if error is not None:
+            return f"{statement} failed: {error}" if before else None
+        return None if before else f"{statement} is answered again"
+
+
 class _Asker:
     """A thread that sends a statement again and again, over one connection, and puts the answers into a queue."""
 
@@ -115,10 +140,10 @@ class _Asker:
 
     def _run(self) -> None:
         while True:
-            self._answers.put((self._statement, self._asked()))
+            self._answers.put((self._statement, self._ask()))
             time.sleep(PAUSE_S)
 
-    def _asked(self) -> str | None:
+    def _ask(self) -> str | None:
         """The error that the statement ended with, None if it was answered."""
         try:
             if self._connection is None:
@@ -155,12 +180,18 @@ def main() -> int:
     settings, server = load_settings(), int(sys.argv[1])
     embedded = settings.master.startswith("local")
     answers: Queue[tuple[str, str | None]] = Queue()
+    # the client's own line for each try says nothing that a remark does not say
+    logging.getLogger("thrift").setLevel(logging.CRITICAL)
     for statement in (WITHOUT_TASK, WITH_TASK):
         _Asker(settings, statement, answers)
-    liveness = Liveness(time.monotonic(), START_LIMITS * settings.startup_timeout_s)
+    start = time.monotonic()
+    remarks, liveness = Remarks(start), Liveness(start, START_LIMITS * settings.startup_timeout_s)
     while psutil.pid_exists(server):
         try:
             statement, error = answers.get(timeout=1.0)
+            if (remark := remarks.remark_on(statement, time.monotonic(), error)) is not None:
+                sys.stdout.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {remark}\n")
+                sys.stdout.flush()
             reason = liveness.answer(statement, time.monotonic(), error)
         except Empty:
             reason = liveness.silence(time.monotonic(), executes=lambda: not embedded or executes(server))

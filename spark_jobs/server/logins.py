@@ -46,13 +46,16 @@ class Login:
 
 
 def ensure_logins(settings: Settings) -> None:
-    """Make the file of logins, with a user of each role. If it exists, only set its mode to 0600."""
+    """Make the file of logins, with a user of each role. If it exists, only set its mode to 0600.
+
+    Passwords are hexadecimal: an SQL client reads a password that begins with a hyphen as an option.
+    """
     path = settings.logins_file
     if path.exists():
         path.chmod(0o600)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [f"{role} {role} {secrets.token_urlsafe(18)}\n" for role in ("reader", "writer")]
+    lines = [f"{role} {role} {secrets.token_hex(16)}\n" for role in ("reader", "writer")]
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:  # created with mode 0600
         file.writelines([_HEADER, *lines])
     Path(file.name).replace(path)
@@ -67,18 +70,18 @@ def login(settings: Settings, role: str) -> Login:
     try:
         lines = settings.logins_file.read_text().splitlines()
     except OSError as error:
-        raise _missing(settings, role, error.strerror or str(error)) from None
+        raise _login_missing(settings, role, error.strerror or str(error)) from None
     for line in lines:
         words = line.split()
         if len(words) == 3 and words[1] == role and not words[0].startswith("#"):
             return Login(words[0], words[2])
-    raise _missing(settings, role, "no such line")
+    raise _login_missing(settings, role, "no such line")
 
 
-def _missing(settings: Settings, role: str, found: str) -> LoginMissing:
+def _login_missing(settings: Settings, role: str, finding: str) -> LoginMissing:
     return LoginMissing(
         expected=f"a user of the role {role} with a password in {settings.logins_file}",
-        found=found,
+        found=finding,
         consequence="SQL over JDBC was not asked",
         next_step="add the line `user role password` there; without the file `tidemark up` makes a new one",
     )

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from spark_jobs.config import Settings, load_settings
-from spark_jobs.server.listeners import traced
+from spark_jobs.server.listeners import trace_extension
 
 
 def main() -> None:
@@ -33,10 +33,10 @@ def check_listeners(settings: Settings) -> None:
     clients: Any = Client
     request = clients.request
 
-    def checked(client: Any, *arguments: Any, **wishes: Any) -> Any:
-        return request(client, *arguments, **{**wishes, "extensions": traced(settings)})
+    def request_checked(client: Any, *arguments: Any, **wishes: Any) -> Any:
+        return request(client, *arguments, **{**wishes, "extensions": trace_extension(settings)})
 
-    clients.request = checked
+    clients.request = request_checked
 
 
 if __name__ == "__main__":

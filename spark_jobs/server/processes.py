@@ -16,6 +16,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,9 @@ LOG_LIMIT_BYTES = 20 * 1024**2
 """The size from which on a log is set aside. A healthy part takes weeks to write that; one that fails in a loop writes
 more than anyone reads."""
 
+_ROUND_S = 0.2
+"""The seconds between two looks at processes that are ending."""
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -44,6 +48,7 @@ class Part:
         pass_fds: descriptors of open files that the process inherits (the lake's lock).
         ended: called when the supervisor has ended the part, and it ended in order.
         lost: returns the missing ones of its working folders; the supervisor restarts a part that has lost one.
+        lingers: True once the part, told to end, serves no more, and does work that nobody needs to wait for.
     """
 
     name: str
@@ -56,6 +61,7 @@ class Part:
     end_signal: signal.Signals = signal.SIGTERM
     ended: Callable[[], None] = field(default=lambda: None)
     lost: Callable[[], Sequence[Path]] = field(default=tuple)
+    lingers: Callable[[], bool] = field(default=lambda: False)
 
 
 def of_module(settings: Settings, name: str, module: str, grace_s: float, *arguments: str) -> Part:
@@ -104,15 +110,15 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def marked(home: Path) -> list[psutil.Process]:
+def marked_processes(home: Path) -> list[psutil.Process]:
     """All living processes with the marker of this home, also the supervisor, but not the caller and its ancestors."""
     ours = {os.getpid(), *(ancestor.pid for ancestor in psutil.Process().parents())}
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid not in ours and process.environ().get(MARKER) == str(home):
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 def end_with_parent(number: signal.Signals) -> None:
@@ -120,11 +126,19 @@ def end_with_parent(number: signal.Signals) -> None:
     _prctl(_PR_SET_PDEATHSIG, number)
 
 
-def end(processes: Iterable[psutil.Process], grace_s: float, number: signal.Signals = signal.SIGTERM) -> list[int]:
+def end(
+    processes: Iterable[psutil.Process],
+    grace_s: float,
+    number: signal.Signals = signal.SIGTERM,
+    is_worth_waiting: Callable[[], bool] = lambda: True,
+) -> list[int]:
     """Send the processes the signal `number`, and after `grace_s` seconds SIGKILL to those that still run.
 
-    Returns the ids of the processes that were sent SIGKILL."""
-    remaining = _signal_and_wait(list(processes), number, grace_s)
+    The grace ends before, if `is_worth_waiting`, which is asked repeatedly, returns False. Returns the ids of the
+    processes that were sent SIGKILL."""
+    remaining, deadline = _signal_and_wait(list(processes), number, 0.0), time.monotonic() + grace_s
+    while remaining and time.monotonic() < deadline and is_worth_waiting():
+        remaining = psutil.wait_procs(remaining, timeout=min(_ROUND_S, max(deadline - time.monotonic(), 0.0)))[1]
     _signal_and_wait(remaining, signal.SIGKILL, 10.0)
     return [process.pid for process in remaining]
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.server.jars import DELTA, OPTIONAL
+from spark_jobs.jvm.jars import DELTA, OPTIONAL
 
 
 def with_jars(bill: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def with_jars(bill: dict[str, Any]) -> dict[str, Any]:
             "purl": purl,
             "hashes": [{"alg": "SHA-256", "content": jar.sha256}],
         }
-        for jar in [jar for jars in (DELTA, *OPTIONAL.values()) for jar in jars.pinned()]
+        for jar in [jar for jars in (DELTA, *OPTIONAL.values()) for jar in jars.pinned_jars()]
     ]
     return {**bill, "components": [*bill["components"], *jars]}
 

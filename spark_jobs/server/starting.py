@@ -11,8 +11,8 @@ from spark_jobs.config import Settings
 from spark_jobs.server import first_work_part, lake, processes
 from spark_jobs.server.errors import StartFailed
 from spark_jobs.server.health import Health, airflow_health, connect_health, sql_health
-from spark_jobs.server.state import PartState, SupervisorState
-from spark_jobs.server.status import POLL_S, running_supervisor
+from spark_jobs.server.state import PartState, SupervisorState, running_supervisor
+from spark_jobs.server.status import POLL_S
 
 Progress = Callable[[str], None]
 
@@ -27,6 +27,9 @@ LEAST_LOAD = 0.1
 
 _PARTS = {"sql": (lake.NAME, first_work_part.NAME), "connect": (lake.NAME, first_work_part.NAME)}
 """Service -> the parts that it needs. Airflow needs all other parts."""
+
+
+_FIRST_WORK = "all services answer; `up` waits until the lake server has its names and has run its first queries"
 
 
 class SupervisorGone(Exception):
@@ -55,7 +58,7 @@ class Starting:
         self._questions: dict[str, Callable[[Settings], Health]] = {"sql": sql_health, "connect": connect_health}
         if airflow:
             self._questions["airflow"] = airflow_health
-        self._begun = self._told = self._moved = self._looked = time.monotonic()
+        self._start_s = self._reported_s = self._progress_s = self._looked_s = time.monotonic()
         self._worked_s = 0.0
         self._answer = "no supervisor"
 
@@ -92,47 +95,50 @@ class Starting:
         if part is None:
             # a supervisor of an older version has no such part
             return True
-        if part.condition == "running" and time.monotonic() - self._begun > self._settings.startup_timeout_s:
-            self._progress(f"{part.name} takes long, and goes on: see {part.log}")
+        if part.condition == "running" and time.monotonic() - self._start_s > self._settings.startup_timeout_s:
+            self._progress(f"{part.name} takes long, and continues: see {part.log}")
             return True
-        if part.condition == "finished" and server and server.started_monotonic > self._begun:
-            for sentence in first_work_part.mended(self._settings):
+        if part.condition == "finished" and server and server.started_monotonic > self._start_s:
+            for sentence in first_work_part.repairs(self._settings):
                 self._progress(sentence)
         return part.condition == "finished"
 
     def _expect_progress(self, state: SupervisorState | None, parts: Sequence[PartState]) -> None:
         if self._launched and self._launched.poll() is not None:
-            raise self._failed(
+            raise self._start_failed(
                 "supervisor", f"it ended, exit code {self._launched.returncode}", self._log("supervisor")
             )
         if self._launched is None and state is None:
             raise SupervisorGone
         failed = next((part for part in parts if part.condition == "failed"), None)
         if failed:
-            found = f"it ended again and again, last with exit code {failed.last_exit}"
-            raise self._failed(failed.name, found, Path(failed.log))
+            finding = f"it ended again and again, last with exit code {failed.last_exit}"
+            raise self._start_failed(failed.name, finding, Path(failed.log))
         self._look_for_work(parts)
-        if time.monotonic() - self._moved > self._settings.startup_timeout_s:
-            found = f"nothing that it needs has worked for {self._settings.startup_timeout_s:g} s: {self._answer}"
-            raise self._failed(next(iter(self._questions), first_work_part.NAME), found, self._settings.logs_dir)
+        if time.monotonic() - self._progress_s > self._settings.startup_timeout_s:
+            finding = f"nothing that it needs has worked for {self._settings.startup_timeout_s:g} s: {self._answer}"
+            raise self._start_failed(
+                next(iter(self._questions), first_work_part.NAME), finding, self._settings.logs_dir
+            )
 
     def _look_for_work(self, parts: Sequence[PartState]) -> None:
         """Record whether the awaited parts use a processor, and report now and then which parts are awaited."""
         now = time.monotonic()
-        if now - self._looked >= LOOK_S:
-            worked_s = sum(processes.processor_s(part.pid) for part in self._awaited(parts) if part.pid)
+        if now - self._looked_s >= LOOK_S:
+            worked_s = sum(processes.processor_s(part.pid) for part in self._parts_to_start(parts) if part.pid)
             # processes that ended no longer count, so the sum can fall
-            if worked_s < self._worked_s or worked_s - self._worked_s >= LEAST_LOAD * (now - self._looked):
-                self._moved = now
-            self._looked, self._worked_s = now, worked_s
-        if now - self._told >= TELL_S:
-            names = ", ".join(part.name for part in self._awaited(parts) if part.condition == "running")
-            still = f"not for {now - self._moved:.0f} s" if now - self._moved > TELL_S else "now"
-            wanted = self._answer if self._questions else "all services answer"
-            self._progress(f"{now - self._begun:.0f} s: {wanted}; {names or 'the supervisor'} works: {still}")
-            self._told = now
+            if worked_s < self._worked_s or worked_s - self._worked_s >= LEAST_LOAD * (now - self._looked_s):
+                self._progress_s = now
+            self._looked_s, self._worked_s = now, worked_s
+        if now - self._reported_s >= TELL_S:
+            names = ", ".join(part.name for part in self._parts_to_start(parts) if part.condition == "running")
+            idle_s = now - self._progress_s
+            still = f"has used no processor for {idle_s:.0f} s" if idle_s > TELL_S else "is at work"
+            wanted = self._answer if self._questions else _FIRST_WORK
+            self._progress(f"{now - self._start_s:.0f} s: {wanted}; {names or 'the supervisor'} {still}")
+            self._reported_s = now
 
-    def _awaited(self, parts: Sequence[PartState]) -> list[PartState]:
+    def _parts_to_start(self, parts: Sequence[PartState]) -> list[PartState]:
         """The parts that services without an answer need; once all have answered, the first work."""
         served = {name for names in _PARTS.values() for name in names}
         wanted: set[str] = set() if self._questions else {first_work_part.NAME}
@@ -143,10 +149,10 @@ class Starting:
     def _log(self, name: str) -> Path:
         return self._settings.logs_dir / f"{name}.log"
 
-    def _failed(self, part: str, found: str, log: Path) -> StartFailed:
+    def _start_failed(self, part: str, finding: str, log: Path) -> StartFailed:
         return StartFailed(
             expected=f"{part} to become healthy",
-            found=found,
+            found=finding,
             consequence="the other parts are left running",
             next_step=f"read {log}; `tidemark doctor` looks for causes",
             part=part,

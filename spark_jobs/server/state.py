@@ -13,9 +13,9 @@ import psutil
 
 from spark_jobs.config import Settings
 
-Condition = Literal["running", "restarting", "failed", "finished"]
+Condition = Literal["running", "restarting", "failed", "finished", "lingering"]
 """The condition of a part. `failed`: the part ended too often and was given up; `finished`: the part is a single step,
-such as the migration, and has ended."""
+such as the migration, and has ended; `lingering`: the part serves no more, but its process still works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,11 @@ class SupervisorState:
         except psutil.NoSuchProcess:
             return False
 
+    @property
+    def lingers(self) -> bool:
+        """True if everything was ended, and the supervisor only waits for a part that serves no more."""
+        return any(part.condition == "lingering" for part in self.parts)
+
     def part(self, name: str) -> PartState | None:
         """The part with this name, or None."""
         return next((part for part in self.parts if part.name == name), None)
@@ -94,11 +99,23 @@ def read_state(settings: Settings) -> SupervisorState | None:
         content = json.loads(state_file(settings).read_text())
     except FileNotFoundError:
         return None
-    known = {field.name for field in fields(SupervisorState)}
+    field_names = {field.name for field in fields(SupervisorState)}
     parts = tuple(PartState(**part) for part in content.pop("parts"))
     # another version may have written it: missing fields become None, and `down` must work all the same
-    unsaid: dict[str, Any] = dict.fromkeys(known - content.keys() - {"parts"})
-    return SupervisorState(**{**unsaid, **{k: v for k, v in content.items() if k in known}}, parts=parts)
+    missing_fields: dict[str, Any] = dict.fromkeys(field_names - content.keys() - {"parts"})
+    return SupervisorState(**{**missing_fields, **{k: v for k, v in content.items() if k in field_names}}, parts=parts)
+
+
+def running_supervisor(settings: Settings) -> SupervisorState | None:
+    """The state of the supervisor of this home, or None if it does not run, or has ended all services."""
+    state = read_state(settings)
+    return state if state and state.is_alive() and not state.lingers else None
+
+
+def lingering_supervisor(settings: Settings) -> SupervisorState | None:
+    """The state of a supervisor that has ended all services, and waits for a part that still works; else None."""
+    state = read_state(settings)
+    return state if state and state.is_alive() and state.lingers else None
 
 
 def write_state(settings: Settings, state: SupervisorState) -> None:

@@ -12,7 +12,7 @@ from spark_jobs.server import processes
 from spark_jobs.server.airflow_parts import API_SERVER
 from spark_jobs.server.connect_client import connect_address
 from spark_jobs.server.health import Health, airflow_health, connect_health, sql_health
-from spark_jobs.server.state import SupervisorState, read_state
+from spark_jobs.server.state import SupervisorState, lingering_supervisor, running_supervisor
 
 POLL_S = 0.5
 
@@ -30,7 +30,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class InstallationStatus:
     """The status of the installation at a moment.
 
     Attributes:
@@ -61,7 +61,7 @@ class Status:
         return fresh or any(part.condition == "restarting" for part in parts)
 
 
-def status(settings: Settings, *, wait_s: float = 0.0) -> Status:
+def status(settings: Settings, *, wait_s: float = 0.0) -> InstallationStatus:
     """The status now, with an answer of every service; takes 1 to 3 s, or `connect_timeout_s` if a service is silent.
 
     Args:
@@ -76,12 +76,6 @@ def status(settings: Settings, *, wait_s: float = 0.0) -> Status:
         time.sleep(POLL_S)
 
 
-def running_supervisor(settings: Settings) -> SupervisorState | None:
-    """The state of the supervisor of this home, or None if it does not run."""
-    state = read_state(settings)
-    return state if state and state.is_alive() else None
-
-
 def runs_airflow(settings: Settings) -> bool:
     """True if Airflow runs under this home: a supervisor keeps it running, and has not given up its API server.
 
@@ -93,14 +87,15 @@ def runs_airflow(settings: Settings) -> bool:
     return api_server is None or api_server.condition != "failed"
 
 
-def _ask(settings: Settings) -> Status:
+def _ask(settings: Settings) -> InstallationStatus:
     running = running_supervisor(settings)
-    return Status(
+    is_supervised = running is not None or lingering_supervisor(settings) is not None
+    return InstallationStatus(
         home=str(settings.home),
         supervisor=running,
         services=() if running is None else tuple(_services(settings, running)),
         stale=running is not None and running.code != code_version(),
-        orphans=() if running else tuple(process.pid for process in processes.marked(settings.home)),
+        orphans=() if is_supervised else tuple(process.pid for process in processes.marked_processes(settings.home)),
     )
 
 

@@ -3,7 +3,8 @@ restarts a dead part, and ends all of them.
 
 `tidemark up` starts it in a session of its own. It writes the state of all parts to one file. Signals:
 
-- SIGTERM, SIGINT: end all parts, Airflow first, then its database and the lake server, and leave no process behind;
+- SIGTERM, SIGINT: end all parts, Airflow first, then its database and the lake server, and leave no process behind.
+  If the lake server's Java then still writes its archive of classes, a second signal ends that, too;
 - SIGHUP: read the wish file again: start or end Airflow, and start the parts that were given up.
 
 A part that ends is started again after a pause. After more than `RESTARTS` ends within `WINDOW_S` it is given up and
@@ -32,8 +33,8 @@ import structlog
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.jvm.java import Java, find_java
 from spark_jobs.server import airflow_parts, command_part, first_work_part, lake, liveness, postgres, processes
-from spark_jobs.server.java import Java, find_java
 from spark_jobs.server.lake_lock import LakeLock
 from spark_jobs.server.processes import Part
 from spark_jobs.server.state import Condition, PartState, SupervisorState, wish_file, write_state
@@ -94,7 +95,7 @@ class Supervisor:
         self._settings = settings
         self._lock = lock
         self._code, self._airflow, self._wish = "", False, ""
-        self._stop_asked = False
+        self._stop_asked = self._hurries = False
         self._reconcile_asked = True
         self._published: SupervisorState | None = None
         self._hindrance = ""
@@ -105,8 +106,8 @@ class Supervisor:
             self._runs[command_part.NAME] = _Run(lambda: command_part.command_part(settings))
 
     def ask_stop(self, *_: object) -> None:
-        """End all parts at the next tick; a signal handler."""
-        self._stop_asked = True
+        """End all parts at the next tick; asked again, wait for no part that lingers. A signal handler."""
+        self._stop_asked, self._hurries = True, self._stop_asked
 
     def ask_reconcile(self, *_: object) -> None:
         """Read the wish file at the next tick; a signal handler."""
@@ -261,32 +262,53 @@ class Supervisor:
 
     def _end_strays(self) -> None:
         """End the processes that dead parts left behind, which this process has adopted."""
-        own = {run.process.pid for run in self._runs.values() if run.process is not None}
-        strays = [child for child in psutil.Process().children() if child.pid not in own]
+        own_pids = {run.process.pid for run in self._runs.values() if run.process is not None}
+        strays = [child for child in psutil.Process().children() if child.pid not in own_pids]
         killed = processes.end([process for stray in strays for process in processes.tree(stray.pid)], grace_s=5.0)
         for stray in strays:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(stray.pid, os.WNOHANG)
         if strays:
-            log.info("ended what a dead part left", pids=[stray.pid for stray in strays], killed=killed)
+            log.info(
+                "ended processes that a dead part left behind", pids=[stray.pid for stray in strays], killed=killed
+            )
 
     def _end(self, run: _Run) -> None:
         if run.process is None or run.part is None:
             return
         members = processes.tree(run.process.pid)
-        killed = processes.end(members[:1], run.part.grace_s, run.part.end_signal)
-        run.last_exit = run.process.wait()
+        killed = processes.end(
+            members[:1], run.part.grace_s, run.part.end_signal, lambda: self._is_worth_waiting_for(run)
+        )
+        # psutil has waited for the process, so Python's `Popen` no longer knows its exit code
+        run.last_exit = members[0].wait() if members else run.process.wait()
+        run.process.wait()
         processes.end(members, grace_s=5.0)
         run.process = None
         if run.last_exit in _ENDED_IN_ORDER:
             run.part.ended()
         log.info("ended", part=run.part.name, exit_code=run.last_exit, killed=bool(killed))
 
+    def _is_worth_waiting_for(self, run: _Run) -> bool:
+        """True if a part that was told to end may have more time. One that lingers gets it only if nothing waits."""
+        assert run.part is not None, "it runs"
+        if not run.part.lingers():
+            return True
+        if not self._stop_asked or self._hurries:
+            return False
+        if run.condition != "lingering":
+            run.condition = "lingering"
+            self._lock.record(
+                os.getpid(), "Java, which writes its archive of classes after `tidemark down`; it ends by itself"
+            )
+            self._publish()
+        return True
+
     def _end_all(self) -> None:
         for run in reversed(self._runs.values()):
             self._end(run)
         self._end_strays()
-        processes.end(processes.marked(self._settings.home), grace_s=5.0)
+        processes.end(processes.marked_processes(self._settings.home), grace_s=5.0)
         self._lock.release()
 
     def _publish(self) -> None:

@@ -74,10 +74,10 @@ def _channel(settings: Settings) -> Any:
     from thrift.transport.TTransport import TTransportException
 
     plain = settings.tls_keystore is None
-    pinned = set() if plain else _pinned(settings)
+    pinned = set() if plain else _pinned_certificates(settings)
     sockets: Any = TSocket if plain else TSSLSocket
 
-    class Checked(sockets):
+    class Checked(sockets):  # type: ignore[misc]  # the library has no types
         def open(self) -> None:
             super().open()
             try:
@@ -103,7 +103,7 @@ def _context(*, verified: bool) -> ssl.SSLContext:
     return context
 
 
-def _pinned(settings: Settings) -> set[bytes]:
+def _pinned_certificates(settings: Settings) -> set[bytes]:
     """The certificates that our server may show, as DER; empty if its files are not on this machine."""
     try:
         text = certificates_file(settings).read_text()

@@ -21,7 +21,7 @@ def warm(settings: Settings, spark: SparkSession) -> None:
     """
     folder = settings.home / "tmp" / "warm"
     try:
-        numbers = spark.range(1000).selectExpr("id", "id % 7 AS k").mapInArrow(_unchanged, "id BIGINT, k BIGINT")
+        numbers = spark.range(1000).selectExpr("id", "id % 7 AS k").mapInArrow(_pass_on, "id BIGINT, k BIGINT")
         numbers.write.format("delta").mode("overwrite").save(str(folder))
         spark.read.format("delta").load(str(folder)).groupBy("k").count().collect()
         spark.sql("SHOW DATABASES").collect()
@@ -29,6 +29,6 @@ def warm(settings: Settings, spark: SparkSession) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _pass_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches as they are. Workers find this function by its module's name, and so import this package."""
     yield from batches

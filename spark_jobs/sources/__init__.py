@@ -4,9 +4,9 @@
 Spark or Airflow, because parsing a DAG file reads sources.
 """
 
-from spark_jobs.sources.bounds import typed
-from spark_jobs.sources.calls import Aggregate, Trigger
-from spark_jobs.sources.columns import Column, Landing
+from spark_jobs.sources.bounds import as_typed
+from spark_jobs.sources.calls import AggregateCall, TriggerCall
+from spark_jobs.sources.columns import DeclaredColumn, LandingOptions
 from spark_jobs.sources.data_checks import (
     ROWS,
     STATE,
@@ -14,7 +14,7 @@ from spark_jobs.sources.data_checks import (
     DataCheck,
     Freshness,
     In,
-    Lateness,
+    LatenessCheck,
     Matches,
     NotNull,
     NullShare,
@@ -37,7 +37,7 @@ from spark_jobs.sources.folder import SourceFolder, find_source, read_sources
 from spark_jobs.sources.load import load_source, parse_source
 from spark_jobs.sources.problems import Problem, SourceFileError, did_you_mean, name_problem, unknown_name
 from spark_jobs.sources.source import Dag, Source
-from spark_jobs.sources.state import Compaction, DeleteWhen, Operations, State
+from spark_jobs.sources.state import CompactionRules, DeleteWhen, Operations, State
 from spark_jobs.sources.windows import (
     AdaptiveWindow,
     CalendarWindow,
@@ -53,21 +53,21 @@ __all__ = [
     "ROWS",
     "STATE",
     "AdaptiveWindow",
-    "Aggregate",
+    "AggregateCall",
     "Between",
     "CalendarWindow",
-    "Column",
-    "Compaction",
+    "CompactionRules",
     "Dag",
     "DataCheck",
+    "DeclaredColumn",
     "DeleteWhen",
     "Environment",
     "Freshness",
     "HoppingWindow",
     "In",
-    "Landing",
+    "LandingOptions",
     "Late",
-    "Lateness",
+    "LatenessCheck",
     "Matches",
     "NotNull",
     "NullShare",
@@ -85,10 +85,11 @@ __all__ = [
     "SourceFileError",
     "SourceFolder",
     "State",
-    "Trigger",
+    "TriggerCall",
     "TumblingWindow",
     "Unique",
     "Window",
+    "as_typed",
     "columns_read",
     "create_environment",
     "did_you_mean",
@@ -104,6 +105,5 @@ __all__ = [
     "parse_source",
     "read_sources",
     "row_id",
-    "typed",
     "unknown_name",
 ]

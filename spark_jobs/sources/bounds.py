@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticCustomError
 
-from spark_jobs.sources.columns import Column
+from spark_jobs.sources.columns import DeclaredColumn
 from spark_jobs.sources.data_checks import ROWS, STATE, Between, Freshness, In, Matches, OfExpectation
 from spark_jobs.sources.problems import Problem, name_problem, refuse, show
 from spark_jobs.sources.quantities import DAY_US, parse_instant
@@ -24,7 +24,7 @@ _ALL_DIGITS = Context(prec=38)
 """Arithmetic with as many digits as a column may have; the default context rounds a `Decimal` to 28."""
 
 
-def typed(value: Any, column: Column) -> Any:
+def as_typed(value: Any, column: DeclaredColumn) -> Any:
     """A value of a source file as a value of the column: times in microseconds, dates in days, decimals as `Decimal`.
 
     Raises:
@@ -47,7 +47,7 @@ def typed(value: Any, column: Column) -> Any:
     raise refuse(f"a value of the column's type, {column.type}", value)
 
 
-def _decimal(value: Any, column: Column) -> Decimal:
+def _decimal(value: Any, column: DeclaredColumn) -> Decimal:
     precision, scale = column.digits or (38, 0)
     try:
         exact = Decimal(str(value))
@@ -78,19 +78,19 @@ def check_data_checks(draft: Draft) -> Iterator[Problem]:
             yield from _value_problems(path, check, columns)
 
 
-def columns_of(draft: Draft, table: str) -> dict[str, Column | None]:
+def columns_of(draft: Draft, table: str) -> dict[str, DeclaredColumn | None]:
     """The columns of a table that checks may name, with their types; None for a type that is known only in the run."""
     if table == ROWS:
         return dict(draft.columns)
-    time = Column.model_validate("timestamp")
+    time = DeclaredColumn.model_validate("timestamp")
     if table == STATE:
-        entity = Column.model_validate("string")  # the state's table stores every entity as text
-        number = Column.model_validate("int" if draft.state_datatype == "int64" else "float")
+        entity = DeclaredColumn.model_validate("string")  # the state's table stores every entity as text
+        number = DeclaredColumn.model_validate("int" if draft.state_datatype == "int64" else "float")
         return {
             **({draft.values["entity"]: entity} if "entity" in draft.values else {}),
             **dict.fromkeys(draft.components, number),
             STATE_TIME: time,
-            "delta_count": Column.model_validate("int"),
+            "delta_count": DeclaredColumn.model_validate("int"),
         }
     window = draft.windows[table]
     keys = {key: draft.columns.get(key) for key in window.key}
@@ -103,7 +103,7 @@ def _field(check: DataCheck) -> str:
     return "columns" if "columns" in type(check).model_fields else "column"
 
 
-def _value_problems(path: str, check: DataCheck, columns: Mapping[str, Column | None]) -> Iterator[Problem]:
+def _value_problems(path: str, check: DataCheck, columns: Mapping[str, DeclaredColumn | None]) -> Iterator[Problem]:
     column = columns[check.read[0]] if check.read else None
     if column is None:
         return
@@ -121,7 +121,7 @@ def _value_problems(path: str, check: DataCheck, columns: Mapping[str, Column | 
     read = []
     for place, value in values:
         try:
-            read.append(typed(value, column))
+            read.append(as_typed(value, column))
         except PydanticCustomError as refused:
             context = refused.context or {}
             yield Problem(place, context["expected"], context["found"])

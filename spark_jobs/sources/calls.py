@@ -22,11 +22,11 @@ _NUMBER = re.compile(r"\d+(\.\d+)?(e-?\d+)?")
 
 
 def _refuse_call(
-    shown: Iterable[str], value: Any, call: tuple[str, list[str]] | None, known: Iterable[str]
+    calls: Iterable[str], value: Any, call: tuple[str, list[str]] | None, names: Iterable[str]
 ) -> PydanticCustomError:
-    """The refusal of a value that is none of the calls `shown`; it suggests the nearest of the `known` names."""
-    near = "" if call is None or call[0] in known else did_you_mean(call[0], known)
-    return refuse_in_words(", ".join(shown), f"{show(value)}{near}")
+    """The refusal of a value that is none of `calls`; it suggests the nearest of `names`."""
+    near = "" if call is None or call[0] in names else did_you_mean(call[0], names)
+    return refuse_in_words(", ".join(calls), f"{show(value)}{near}")
 
 
 def split_call(text: Any) -> tuple[str, list[str]] | None:
@@ -38,7 +38,7 @@ def split_call(text: Any) -> tuple[str, list[str]] | None:
     return match[1], [part.strip() for part in inside.split(",")] if inside else []
 
 
-class Aggregate(Section):
+class AggregateCall(Section):
     """One aggregate of a window: a function of `AGGREGATES` or of a plugin, with its columns and its numbers."""
 
     short_forms: ClassVar = ({"type": "string", "pattern": rf"^{_CALL.pattern}$"},)
@@ -69,16 +69,16 @@ class Aggregate(Section):
     def _accept_a_call(cls, value: Any) -> Any:
         call = split_call(value)
         of_team = plugins()
-        known = {**AGGREGATES, **of_team.signatures}
-        if call is None or call[0] not in known or "(" not in value:
-            shown = [*(signature.shown for signature in known.values()), *of_team.problems]
-            raise _refuse_call(shown, value, call, known)
+        signatures = {**AGGREGATES, **of_team.signatures}
+        if call is None or call[0] not in signatures or "(" not in value:
+            calls = [*(signature.call for signature in signatures.values()), *of_team.problems]
+            raise _refuse_call(calls, value, call, signatures)
         function, arguments = call
-        signature = known[function]
+        signature = signatures[function]
         columns = [argument for argument in arguments if _COLUMN.fullmatch(argument)]
         numbers = arguments[len(columns) :]
         if columns != arguments[: len(columns)] or not _fits(signature, columns, numbers):
-            raise refuse(_shown(signature), value)
+            raise refuse(_describe_signature(signature), value)
         return {"function": function, "columns": tuple(columns), "numbers": tuple(float(n) for n in numbers)}
 
 
@@ -97,13 +97,13 @@ def _is_within(text: str, number: Number) -> bool:
     return number.least <= value <= number.most and not 0 < value < number.finest
 
 
-def _shown(signature: Signature) -> str:
+def _describe_signature(signature: Signature) -> str:
     bounds = ", ".join(
         f"{number.name} {'a whole number ' if number.whole else ''}from {number.least:g} to {number.most:g}"
         for number in signature.numbers
     )
     optional = f" (the last {signature.optional} may be left out)" if signature.optional else ""
-    return f"{signature.shown}{', with ' + bounds if bounds else ''}{optional}"
+    return f"{signature.call}{', with ' + bounds if bounds else ''}{optional}"
 
 
 TRIGGERS: Mapping[str, str] = {
@@ -116,7 +116,7 @@ TRIGGERS: Mapping[str, str] = {
 """The triggers that may close an adaptive window, by name, each as a source file writes it."""
 
 
-class Trigger(Section):
+class TriggerCall(Section):
     """A trigger that closes an adaptive window, and the threshold from which it does so (`time` has none)."""
 
     short_forms: ClassVar = ({"type": "string", "pattern": rf"^\s*({'|'.join(TRIGGERS)})\s*(\([^()]*\))?\s*$"},)

@@ -1,4 +1,4 @@
-"""The tests of a source file: rows that arrive drop by drop, and what must be published after each of them."""
+"""The tests of a source file: rows that arrive drop by drop, and the rows expected after each drop."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Row = dict[str, Any]
 Rows = tuple[Row, ...]
 
 
-class Step(Section):
+class CaseStep(Section):
     """One drop of a test: the rows that arrive, and the expected tables after its run.
 
     drop: the drop's date or time. rows: each a mapping of the source's columns to values as the files have them, or a
     text, which is a line of the file as it is; a column that a mapping leaves out has no value. windows: for a window,
     all rows of its table. states: all states. late, quarantine: all rows of `silver.late` and `bronze.quarantine`.
     checks: the verdicts of checks in this run. Of an expected row those columns are compared that some expected row of
-    its table names. What is left out is not compared.
+    its table names. A table that is left out is not compared.
     """
 
     drop: Annotated[str, BeforeValidator(_as_text)]
@@ -41,7 +41,7 @@ class Step(Section):
     checks: dict[Identifier, Verdict] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _check_rows(self) -> Step:
+    def _check_rows(self) -> CaseStep:
         listed = {"states": self.states, "late": self.late, "quarantine": self.quarantine, **self.windows}
         for name, rows in listed.items():
             if rows and not any(rows):
@@ -49,5 +49,5 @@ class Step(Section):
         return self
 
 
-Case = Annotated[tuple[Step, ...], Field(min_length=1)]
+Case = Annotated[tuple[CaseStep, ...], Field(min_length=1)]
 """A test: its drops in the order in which they are run."""

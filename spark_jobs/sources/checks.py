@@ -11,8 +11,8 @@ from typing import Any
 
 from spark_jobs.aggregates import NUMBERS
 from spark_jobs.sources.bounds import check_data_checks
-from spark_jobs.sources.calls import Aggregate
-from spark_jobs.sources.columns import Column, Landing
+from spark_jobs.sources.calls import AggregateCall
+from spark_jobs.sources.columns import DeclaredColumn, LandingOptions
 from spark_jobs.sources.data_checks import DataCheck
 from spark_jobs.sources.drops import alignment_problem, schedule
 from spark_jobs.sources.extracts import AnyLanding
@@ -52,7 +52,7 @@ class DraftWindow:
 
     key: tuple[str, ...] = ()
     time: str | None = None
-    aggregates: dict[str, Aggregate] = field(default_factory=dict)
+    aggregates: dict[str, AggregateCall] = field(default_factory=dict)
     kind: Any = None
     vector: str | None = None
     size_bytes: str | None = None
@@ -63,7 +63,7 @@ class Draft:
     """The parts of a source file that could be read: whole fields by name, and the well-formed items of mappings."""
 
     values: dict[str, Any] = field(default_factory=dict)
-    columns: dict[str, Column | None] = field(default_factory=dict)
+    columns: dict[str, DeclaredColumn | None] = field(default_factory=dict)
     """Every declared column; None if its declaration has a problem, so that a use of its name is no second problem."""
     timelines: dict[str, str | None] = field(default_factory=dict)
     windows: dict[str, DraftWindow] = field(default_factory=dict)
@@ -121,7 +121,7 @@ def _check_drops(draft: Draft) -> Iterator[Problem]:
         yield Problem("start" if problem[0].startswith("a start") else "every", *problem)
         return
     landing: AnyLanding | None = draft.values.get("landing")
-    if isinstance(landing, Landing):
+    if isinstance(landing, LandingOptions):
         needed = ["{date}", *(["{hour}"] if every_us < DAY_US else []), *(["{minute}"] if every_us % HOUR_US else [])]
         missing = [placeholder for placeholder in needed if placeholder not in landing.path]
         if missing:
@@ -198,7 +198,7 @@ def _check_adaptive(draft: Draft, path: str, window: DraftWindow) -> Iterator[Pr
 
 
 def _check_aggregate(
-    draft: Draft, path: str, output: str, aggregate: Aggregate, keys: tuple[str, ...]
+    draft: Draft, path: str, output: str, aggregate: AggregateCall, keys: tuple[str, ...]
 ) -> Iterator[Problem]:
     yield from _own_name(path, output, RESERVED_IN_WINDOWS)
     if output in keys:

@@ -18,8 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from spark_jobs.kernels.envelopes import Envelope
-from spark_jobs.kernels.text_encodings import ENCODINGS, UTF8
+from spark_jobs.engine.records import ENCODINGS, UTF8, Envelope
 from spark_jobs.plugins.code import Format, Parser, Plugin
 from spark_jobs.plugins.folder import FORMATS, plugins
 from spark_jobs.sources.drops import LINE_LIMIT
@@ -52,7 +51,7 @@ def _default(section: type[Section], key: str) -> Any:
 
 
 def check_type(text: Any) -> str:
-    """The type in its canonical spelling: `decimal(18,2)` becomes `decimal(18, 2)`; refuses what is no type."""
+    """The type in its canonical spelling: `decimal(18,2)` becomes `decimal(18, 2)`; refuses a text that is no type."""
     if not isinstance(text, str) or (text not in COLUMN_TYPES and not text.strip().startswith("decimal")):
         hint = did_you_mean(text, COLUMN_TYPES) if isinstance(text, str) else ""
         raise refuse_in_words(f"one of {', '.join(COLUMN_TYPES)}", f"{show(text)}{hint}")
@@ -99,15 +98,15 @@ def _check_time_formats(formats: str | tuple[str, ...]) -> str | tuple[str, ...]
 
 def _check_time_format(text: str) -> str:
     directives = set(re.findall(r"%(.?)", text))
-    known = text == "iso" or text in EPOCH_FORMATS
-    if not known and (not directives or not directives <= _STRPTIME_DIRECTIVES):
+    is_epoch_or_iso = text == "iso" or text in EPOCH_FORMATS
+    if not is_epoch_or_iso and (not directives or not directives <= _STRPTIME_DIRECTIVES):
         raise refuse(
             f"iso, one of {', '.join(EPOCH_FORMATS)}, or a pattern of % directives such as %Y-%m-%d %H:%M", text
         )
     return text
 
 
-class Column(Section):
+class DeclaredColumn(Section):
     """A column of the files, and the type that its values are read as.
 
     `type`: one of `COLUMN_TYPES`; a `decimal(p, s)` has p digits in all, s of them after the point.
@@ -135,7 +134,7 @@ class Column(Section):
         return {"type": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _check_time_keys(self) -> Column:
+    def _check_time_keys(self) -> DeclaredColumn:
         given = self.model_fields_set & {"format", "timezone", "dst"}
         if given and self.type not in ("timestamp", "date"):
             raise refuse(f"no {', '.join(sorted(given))}: only a timestamp or a date has one", self.type)
@@ -159,7 +158,11 @@ class Column(Section):
     def definition(self) -> dict[str, Any]:
         """The fields that the values read depend on, as plain data."""
         plain = self.model_dump(mode="json", by_alias=True)
-        return {key: value for key, value in plain.items() if key not in _LATER_KEYS or value != _default(Column, key)}
+        return {
+            key: value
+            for key, value in plain.items()
+            if key not in _LATER_KEYS or value != _default(DeclaredColumn, key)
+        }
 
 
 def _check_path(path: str) -> str:
@@ -176,12 +179,12 @@ def _check_path(path: str) -> str:
 
 def _check_encoding(name: Any) -> str:
     try:
-        known = next((e for e in ENCODINGS if codecs.lookup(e).name == codecs.lookup(name).name), None)
+        encoding = next((e for e in ENCODINGS if codecs.lookup(e).name == codecs.lookup(name).name), None)
     except (LookupError, TypeError):
-        known = None
-    if known is None:
+        encoding = None
+    if encoding is None:
         raise refuse_in_words(f"one of {', '.join(ENCODINGS)}", f"{show(name)}{did_you_mean(str(name), ENCODINGS)}")
-    return known
+    return encoding
 
 
 def _lower(value: Any) -> Any:
@@ -190,14 +193,14 @@ def _lower(value: Any) -> Any:
 
 def _check_format(name: str) -> str:
     of_team = plugins()
-    known = [*FORMATS, *of_team.formats]
-    if name not in known:
-        shown = ", ".join([*known, *of_team.problems])
-        raise refuse_in_words(shown, f"{show(name)}{did_you_mean(name, known)}")
+    formats = [*FORMATS, *of_team.formats]
+    if name not in formats:
+        expected = ", ".join([*formats, *of_team.problems])
+        raise refuse_in_words(expected, f"{show(name)}{did_you_mean(name, formats)}")
     return name
 
 
-class Landing(Section):
+class LandingOptions(Section):
     """The files of a drop: their place relative to the landing directory, and how they are written.
 
     The last part of `path` is a pattern for file names (`flights/{date}/*`). Files whose names start with `.` or `_`
@@ -252,11 +255,11 @@ class Landing(Section):
     @classmethod
     def _check_max_record(cls, value: int) -> int:
         if value > _GREATEST_RECORD:
-            raise refuse("at most 64 MiB: a worker holds a record several times", value)
+            raise refuse("at most 64 MiB: a worker has a record in memory several times", value)
         return value
 
     @model_validator(mode="after")
-    def _check_marks(self) -> Landing:
+    def _check_marks(self) -> LandingOptions:
         if self.decimal == self.thousands:
             raise refuse("another mark for `thousands` than for `decimal`", self.thousands)
         if self.envelope is not None and self.format in ("csv", "parquet"):
@@ -267,10 +270,10 @@ class Landing(Section):
 
     def dialect(self) -> dict[str, Any]:
         """The form of the values in the files, as plain data, without keys that have their default."""
-        return {key: value for key in DIALECT if (value := getattr(self, key)) != _default(Landing, key)}
+        return {key: value for key in DIALECT if (value := getattr(self, key)) != _default(LandingOptions, key)}
 
     @model_validator(mode="after")
-    def _check_delimiter(self) -> Landing:
+    def _check_delimiter(self) -> LandingOptions:
         if self.delimiter in '"\r\n' or not self.delimiter.isascii():
             raise refuse("a delimiter that is one ASCII character and neither a quote nor a line end", self.delimiter)
         return self

@@ -44,7 +44,7 @@ class DagRun:
             ParameterError: a parameter does not name a drop.
         """
         if self.first:
-            numbers = _named(drops, self.first, self.last or self.first)
+            numbers = _drops_named(drops, self.first, self.last or self.first)
             return drops.start(numbers.start), drops.start(numbers.stop)
         ended = drops.interval(drops.number_at(self.after_us) - 1)
         if self.data_us is None or self.data_us[0] == self.data_us[1]:
@@ -56,7 +56,7 @@ class DagRun:
         return self.data_us
 
 
-def _named(drops: Schedule, first: str, last: str) -> range:
+def _drops_named(drops: Schedule, first: str, last: str) -> range:
     try:
         numbers = drops.seq_nos(drops.time_named(first), drops.time_named(last))
         instant_at(drops.start(numbers.stop))

@@ -23,7 +23,7 @@ Severity = Literal["critical", "warning", "info"]
 Treatment = Literal["fail", "quarantine", "warn"]
 _MOST_SHOWN = 10
 Bound = Any
-"""A value of the column's type, as the source file has it; `bounds.typed` converts it."""
+"""A value of the column's type, as the source file has it; `bounds.as_typed` converts it."""
 
 ROWS, STATE = "rows", "state"
 """The tables that a check may be about, beside windows: the rows that land, and the state of the entities."""
@@ -79,14 +79,14 @@ class CheckBase(Section):
     @model_validator(mode="after")
     def _check_treatment(self) -> Self:
         kind = type(self).model_fields["kind"].annotation
-        shown = getattr(kind, "__args__", ("this",))[0]
+        kind_name = getattr(kind, "__args__", ("this",))[0]
         if self.treatment == "quarantine" and (not self.quarantines or self.table != ROWS):
-            where = shown if not self.quarantines else f"one of the table {self.table}"
+            where = kind_name if not self.quarantines else f"one of the table {self.table}"
             raise refuse_in_words(
                 "fail or warn: only not_null, between, in, matches, lateness of rows quarantine", where
             )
         if not self.each_row and "mostly" in self.model_fields_set:
-            raise refuse_in_words("no `mostly`: only checks that rows break one by one have it", shown)
+            raise refuse_in_words("no `mostly`: only checks that rows break one by one have it", kind_name)
         return self
 
 
@@ -260,7 +260,7 @@ class NullShare(OfColumn):
         return f"a share of rows without a value from {self.min:g} to {self.max:g}"
 
 
-class Lateness(CheckBase):
+class LatenessCheck(CheckBase):
     """No row's event time is more than `max` before the start of its drop."""
 
     quarantines: ClassVar[bool] = True
@@ -332,7 +332,7 @@ DataCheck = Annotated[
     | RowCount
     | Freshness
     | NullShare
-    | Lateness
+    | LatenessCheck
     | OfSql
     | OfExpectation,
     Field(discriminator="kind"),

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from spark_jobs.engine.calendar import MONTHS, Drops, local_date, midnight
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.drops import MONTHS, Drops
-from spark_jobs.kernels.midnights import local_date, midnight
 from spark_jobs.sources.quantities import DAY_US, HOUR_US, format_duration, instant_at, parse_instant_in
 
 DROP_BITS = 20
@@ -78,16 +77,16 @@ class Schedule(Drops):
         Both drops are included. A time within a drop is refused.
         """
         if last_us < first_us:
-            raise _reversed(first_us, last_us)
+            raise _reversed_range_error(first_us, last_us)
         return range(self.seq_no_named(first_us), self.seq_no_named(last_us) + 1)
 
-    def spanned(self, lo_us: int, hi_us: int) -> range:
+    def drops_spanned(self, lo_us: int, hi_us: int) -> range:
         """The sequence numbers of the drops that make up `[lo_us, hi_us)`; refuses an end within a drop."""
         if hi_us <= lo_us:
-            raise _reversed(lo_us, hi_us)
+            raise _reversed_range_error(lo_us, hi_us)
         return range(self.seq_no_named(lo_us), self.seq_no_named(hi_us))
 
-    def covering(self, low_us: int, high_us: int) -> tuple[int, int]:
+    def drops_covering(self, low_us: int, high_us: int) -> tuple[int, int]:
         """The numbers of the first and the last drop that start within `[low_us, high_us]`."""
         first = self.number_at(low_us)
         return first + (self.start(first) < low_us), self.number_at(high_us)
@@ -121,7 +120,7 @@ class Schedule(Drops):
 
     def label(self, seq_no: int) -> str:
         """The name of a drop for people: its date, with the time of day if a day has several drops."""
-        lo = self._clock(seq_no)
+        lo = self.local_start(seq_no)
         return f"{lo:%Y-%m-%d}" if self.every_us % DAY_US == 0 else f"{lo:%Y-%m-%dT%H:%M}"
 
     @property
@@ -135,11 +134,11 @@ class Schedule(Drops):
 
     def path(self, template: str, seq_no: int) -> str:
         """`template` with `{date}`, `{hour}` and `{minute}` of the drop's start filled in."""
-        lo = self._clock(seq_no)
+        lo = self.local_start(seq_no)
         filled = template.replace("{date}", f"{lo:%Y-%m-%d}")
         return filled.replace("{hour}", f"{lo:%H}").replace("{minute}", f"{lo:%M}")
 
-    def _clock(self, seq_no: int) -> datetime:
+    def local_start(self, seq_no: int) -> datetime:
         """The date and time at which the drop starts: local ones for drops of the calendar, else in UTC.
 
         The drop of a day that the time zone skipped is empty. It gets the date of that day; else it would have the
@@ -153,7 +152,7 @@ class Schedule(Drops):
         return datetime.combine(day, clock.timetz()) if day is not None and is_empty else clock
 
 
-def _reversed(first_us: int, last_us: int) -> ParameterError:
+def _reversed_range_error(first_us: int, last_us: int) -> ParameterError:
     return ParameterError(
         expected="a range of drops whose first is not after its last",
         found=f"{instant_at(first_us):%Y-%m-%dT%H:%MZ} to {instant_at(last_us):%Y-%m-%dT%H:%MZ}",
@@ -183,7 +182,7 @@ def first_row_id(seq_no: int, path: str) -> int:
         RowIdOverflowError: the drop's number is too great.
     """
     hashed = int.from_bytes(hashlib.sha256(path.encode("utf-8", "surrogateescape")).digest()[:8], "big")
-    return (_checked("drop", seq_no) << PLACE_BITS) + _FIRST_PLACE + hashed % _PLACES
+    return (_check_number("drop", seq_no) << PLACE_BITS) + _FIRST_PLACE + hashed % _PLACES
 
 
 def row_id(first: int, line: int) -> int:
@@ -192,7 +191,7 @@ def row_id(first: int, line: int) -> int:
     Raises:
         RowIdOverflowError: the line's number is too great.
     """
-    return first + _checked("line", line) - 1
+    return first + _check_number("line", line) - 1
 
 
 def line_of(row_id: int, first: int) -> int:
@@ -205,7 +204,7 @@ def drop_of(row_id: int) -> int:
     return row_id >> PLACE_BITS
 
 
-def _checked(part: str, value: int) -> int:
+def _check_number(part: str, value: int) -> int:
     least = int(part == "line")
     if not least <= value < _LIMITS[part]:
         raise RowIdOverflowError(
@@ -232,15 +231,15 @@ def alignment_problem(drops: Schedule) -> tuple[str, str] | None:
             return "`every` in whole days, once it is longer than a day", format_duration(every_us)
     elif every_us % (HOUR_US // 60) or DAY_US % every_us:
         return "`every` in whole minutes that divide a day", format_duration(every_us)
-    found = f"{instant_at(start_us):%Y-%m-%dT%H:%M:%SZ}"
+    finding = f"{instant_at(start_us):%Y-%m-%dT%H:%M:%SZ}"
     if drops.calendar is None:
         unit_us = min(every_us, DAY_US)
         expected = f"a start at a multiple of {format_duration(unit_us)} since midnight UTC"
-        return (expected, found) if start_us % unit_us else None
+        return (expected, finding) if start_us % unit_us else None
     zone = ZoneInfo(drops.timezone)
     day = local_date(start_us, zone)
     if midnight(day, zone) != start_us:
-        return f"a start at midnight of {drops.timezone}", found
+        return f"a start at midnight of {drops.timezone}", finding
     if drops.calendar[1] in MONTHS and day.day != 1:
         return f"a start on the first day of a month, since drops are {drops.calendar[1]}s", day.isoformat()
     return None

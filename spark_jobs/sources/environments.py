@@ -32,9 +32,9 @@ class Environment:
 
     def differences(self, production: Path) -> dict[str, str]:
         """The environment's sources by name: each `same`, `changed` or `new`, by the bytes of production's file."""
-        standing = source_files(production)
+        files_of_production = source_files(production)
         return {
-            name: "new" if name not in standing else _compared(path, standing[name])
+            name: "new" if name not in files_of_production else _compare_files(path, files_of_production[name])
             for name, path in source_files(self.folder).items()
         }
 
@@ -58,8 +58,8 @@ class Environment:
         return self.folder / "built"
 
 
-def _compared(path: Path, standing: Path) -> str:
-    return "same" if path.read_bytes() == standing.read_bytes() else "changed"
+def _compare_files(path: Path, of_production: Path) -> str:
+    return "same" if path.read_bytes() == of_production.read_bytes() else "changed"
 
 
 def create_environment(home: Path, name: str, production: Path, names: Sequence[str] = ()) -> Environment:
@@ -73,7 +73,7 @@ def create_environment(home: Path, name: str, production: Path, names: Sequence[
     """
     environment = _environment(home, name)
     if environment.folder.exists():
-        raise _standing(environment)
+        raise _refuse_existing(environment)
     files = [find_source_file(production, source) for source in dict.fromkeys(names or source_files(production))]
     parent = environment.folder.parent
     parent.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def create_environment(home: Path, name: str, production: Path, names: Sequence[
         except OSError:
             # another command has made it since: `rename` does not replace a folder with files
             if environment.folder.exists():
-                raise _standing(environment) from None
+                raise _refuse_existing(environment) from None
             raise
     return environment
 
@@ -139,7 +139,7 @@ def _environment(home: Path, name: str) -> Environment:
     return Environment(name, home / FOLDER / name)
 
 
-def _standing(environment: Environment) -> ParameterError:
+def _refuse_existing(environment: Environment) -> ParameterError:
     return ParameterError(
         expected="the name of a new environment",
         found=f"{environment.name!r}, which is there",

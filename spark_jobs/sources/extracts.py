@@ -18,9 +18,9 @@ from pydantic import (
     model_validator,
 )
 
-from spark_jobs.kernels.envelopes import Envelope
+from spark_jobs.engine.records import Envelope
 from spark_jobs.plugins.code import Format, Plugin
-from spark_jobs.sources.columns import Landing
+from spark_jobs.sources.columns import LandingOptions
 from spark_jobs.sources.drops import LINE_LIMIT
 from spark_jobs.sources.problems import refuse
 from spark_jobs.sources.quantities import Size, parse_duration
@@ -57,7 +57,7 @@ class Extract(Section):
     """The base of the kinds of landing that do not read a source's own files: they land lines of NDJSON.
 
     `connection`: a name in the file of connections, which has the address, user and password. `null_values`: texts that
-    mean no value; null always does. The limits are those of `Landing`.
+    mean no value; null always does. The limits are those of `LandingOptions`.
     """
 
     connection: Identifier
@@ -128,7 +128,7 @@ class TopicLanding(Extract):
     later, or at the topic's end. `metadata`: the fields of a message that become columns beside those of the value:
     `_key`, `_partition`, `_offset`, `_timestamp` (ms since 1970), `_headers`. `tombstones`: whether messages without a
     value go to quarantine or are left out. `lost_offsets`: whether a run fails if Kafka removed messages before they
-    were read, or goes on without them. `envelope`: as in `Landing`.
+    were read, or goes on without them. `envelope`: as in `LandingOptions`.
     """
 
     kind: Literal["topic"]
@@ -169,7 +169,9 @@ def _kind(landing: Any) -> str:
 
 
 AnyLanding = Annotated[
-    Annotated[Landing, Tag("files")] | Annotated[TableLanding, Tag("table")] | Annotated[TopicLanding, Tag("topic")],
+    Annotated[LandingOptions, Tag("files")]
+    | Annotated[TableLanding, Tag("table")]
+    | Annotated[TopicLanding, Tag("topic")],
     Discriminator(_kind),
 ]
 """A landing of any kind: of files, of a table of a database, or of a topic of Kafka."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from spark_jobs.errors import ParameterError
 from spark_jobs.sources.checks import tables_of
 from spark_jobs.sources.load import load_source
 from spark_jobs.sources.problems import Problem, SourceFileError, name_problem, unknown_name
@@ -43,13 +44,13 @@ class SourceFolder:
             for path, tables in tables_of(other.name, other.windows)
             for table in tables
         }
-        found = (
+        clashing = (
             (path, next((table for table in tables if table in others), None))
             for path, tables in tables_of(source.name, source.windows)
         )
         return [
             Problem(path, "a name of its own", f"`{table}`, of {others[table]}, too")
-            for path, table in found
+            for path, table in clashing
             if table is not None
         ]
 
@@ -58,8 +59,12 @@ class SourceFolder:
 
         The folder has no source of that name, or the source of that name waits for `source`.
         """
-        known = {*self.sources, *(Path(error.file).stem for error in self.errors)}
-        problems = [name_problem("dag.after", "source", name, known) for name in source.dag.after if name not in known]
+        source_names = {*self.sources, *(Path(error.file).stem for error in self.errors)}
+        problems = [
+            name_problem("dag.after", "source", name, source_names)
+            for name in source.dag.after
+            if name not in source_names
+        ]
         for name in source.dag.after:
             way = self._way(name, source.name)
             if way:
@@ -83,8 +88,10 @@ class SourceFolder:
 
     def problems(self) -> list[SourceFileError]:
         """All errors of the folder: `errors`, and one more for each source with clashes or an impossible order."""
-        found = {name: [*self.clashes(source), *self.order_problems(source)] for name, source in self.sources.items()}
-        return [*self.errors, *(SourceFileError(self.files[name], each) for name, each in found.items() if each)]
+        by_source = {
+            name: [*self.clashes(source), *self.order_problems(source)] for name, source in self.sources.items()
+        }
+        return [*self.errors, *(SourceFileError(self.files[name], each) for name, each in by_source.items() if each)]
 
 
 def read_sources(directory: str | Path) -> SourceFolder:
@@ -144,7 +151,17 @@ def _only(paths: list[Path]) -> Path:
 
 
 def _paths(directory: str | Path) -> dict[str, list[Path]]:
-    """The source files of a directory, by source name. Files whose names start with `.` or `_` are left out."""
+    """The source files of a directory, by source name. Files whose names start with `.` or `_` are left out.
+
+    Raises:
+        ParameterError: there is no such directory.
+    """
+    if not Path(directory).is_dir():
+        raise ParameterError(
+            expected="the folder of source files, which TIDEMARK_SOURCES names",
+            found=f"no folder {directory}",
+            next_step="make the folder, or name another one; `tidemark init FOLDER --from FILE` writes a source file",
+        )
     return {stem: list(paths) for stem, paths in groupby(sorted(_candidates(directory)), key=lambda path: path.stem)}
 
 

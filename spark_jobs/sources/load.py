@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from spark_jobs.sources.calls import Aggregate
+from spark_jobs.sources.calls import AggregateCall
 from spark_jobs.sources.checks import Draft, DraftWindow, check_draft
-from spark_jobs.sources.columns import Column
+from spark_jobs.sources.columns import DeclaredColumn
 from spark_jobs.sources.data_checks import DataCheck
 from spark_jobs.sources.problems import Problem, SourceFileError, from_validation, show
 from spark_jobs.sources.quantities import local_start
@@ -129,6 +129,6 @@ _WINDOW_FIELDS = _adapters_of(WindowBase)
 _ADAPTIVE_FIELDS = _adapters_of(AdaptiveWindow)
 _STATE_FIELDS = _adapters_of(State)
 _OPERATION_FIELDS = _adapters_of(Operations)
-_COLUMN: TypeAdapter[Any] = TypeAdapter(Column)
+_COLUMN: TypeAdapter[Any] = TypeAdapter(DeclaredColumn)
 _DATA_CHECK: TypeAdapter[Any] = TypeAdapter(DataCheck)
-_AGGREGATE: TypeAdapter[Any] = TypeAdapter(Aggregate)
+_AGGREGATE: TypeAdapter[Any] = TypeAdapter(AggregateCall)

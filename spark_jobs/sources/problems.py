@@ -1,4 +1,4 @@
-"""Problems of a source file: all at once, each with its field, what was expected, and what was found."""
+"""Problems of a source file: all at once, each with its field, the expected and the found value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from spark_jobs.errors import ConfigurationError, ParameterError
 
-_LONGEST_FOUND = 80
+_LONGEST_VALUE = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ def show(value: Any) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, dict):
-        return f"a mapping with the keys {', '.join(map(str, value)) or '(none)'}"[:_LONGEST_FOUND]
+        return f"a mapping with the keys {', '.join(map(str, value)) or '(none)'}"[:_LONGEST_VALUE]
     text = repr(value)
-    return text if len(text) <= _LONGEST_FOUND else text[: _LONGEST_FOUND - 1] + "…"
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
 
 
 def refuse(expected: str, found: Any) -> PydanticCustomError:
@@ -82,23 +82,23 @@ def all_of(title: str, problems: Iterable[tuple[str, PydanticCustomError]]) -> V
     return ValidationError.from_exception_data(title, lines)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """` (did you mean …?)` with the nearest of the `known` names; empty if none is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """` (did you mean …?)` with the nearest of `names`; empty if none is near."""
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     return f" (did you mean `{near[0]}`?)" if near else ""
 
 
 def unknown_name(
-    name: str, known: Iterable[str], *, expected: str, next_step: str, consequence: str = "nothing was changed"
+    name: str, names: Iterable[str], *, expected: str, next_step: str, consequence: str = "nothing was changed"
 ) -> ParameterError:
-    """The refusal of a name that is not among `known`; it suggests the nearest known name."""
-    found = f"{name!r}{did_you_mean(name, known)}"
-    return ParameterError(expected=expected, found=found, consequence=consequence, next_step=next_step)
+    """The refusal of a name that is not among `names`; it suggests the nearest of them."""
+    finding = f"{name!r}{did_you_mean(name, names)}"
+    return ParameterError(expected=expected, found=finding, consequence=consequence, next_step=next_step)
 
 
-def name_problem(path: str, kind: str, name: str, known: Iterable[str]) -> Problem:
-    """The problem of a `name` that is not among the `known` names of things of this `kind`."""
-    names = sorted(known)
+def name_problem(path: str, kind: str, name: str, known_names: Iterable[str]) -> Problem:
+    """The problem of a `name` that is not among `known_names`, the names of things of this `kind`."""
+    names = sorted(known_names)
     listed = ", ".join(names) if names else "none is declared"
     return Problem(path, f"the name of a {kind} ({listed})", f"{name!r}{did_you_mean(name, names)}")
 

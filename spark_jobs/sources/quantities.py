@@ -13,8 +13,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, Field, PositiveInt
 
-from spark_jobs.kernels.drops import MONTHS
-from spark_jobs.kernels.midnights import midnight
+from spark_jobs.engine.calendar import MONTHS, midnight
 from spark_jobs.model import TICKS_PER_SECOND
 from spark_jobs.sources.problems import refuse
 

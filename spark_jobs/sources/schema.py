@@ -10,10 +10,10 @@ from spark_jobs.sources.source import Source
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _SIZES = {"string": "minLength", "array": "minItems", "object": "minProperties"}
 _LIMITS = """
-What no schema says, `tidemark check` does: that a name is declared elsewhere in the file (a key, a column of an
-aggregate, a timeline), that keys go together (a `limit` only beside `reemit`, a `format` only of a time), that an
-aggregate or a format of files exists and takes these arguments (teams have their own), and that no other source has
-the name of a table.
+`tidemark check` also tests conditions that no schema has: that a name is declared elsewhere in the file (a key, a
+column of an aggregate, a timeline), that keys go together (a `limit` only beside `reemit`, a `format` only of a time),
+that an aggregate or a format of files exists and takes these arguments (teams have their own), and that no other
+source has the name of a table.
 """
 
 
@@ -37,7 +37,7 @@ def _parts(schema: Any) -> Iterator[dict[str, Any]]:
 
 
 def _tidy(part: dict[str, Any]) -> None:
-    """Correct what pydantic says of values as they are in the program, and not in the file."""
+    """Correct parts of pydantic's schema that describe values in the program, and not in the file."""
     if isinstance(part.get("properties"), dict):
         for field in part["properties"].values():
             # derived from the name, and a value in microseconds or of a whole part

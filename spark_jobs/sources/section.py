@@ -60,7 +60,7 @@ class Section(BaseModel):
     refused_keys: ClassVar[dict[str, str]] = {}
     """Keys that other tools use for something that has another name here, each with the key to write instead."""
     short_forms: ClassVar[tuple[dict[str, Any], ...]] = ()
-    """JSON Schemas of what may be written in place of the mapping."""
+    """JSON Schemas of values that may be written in place of the mapping."""
     has_long_form: ClassVar[bool] = True
     """False if only the short forms may be written."""
 
@@ -81,18 +81,18 @@ class Section(BaseModel):
         try:
             return handler(value)
         except ValidationError as error:
-            lines = [cls._explained(line) for line in error.errors(include_url=False)]
+            lines = [cls._explain(line) for line in error.errors(include_url=False)]
             raise ValidationError.from_exception_data(cls.__name__, lines) from None
 
     @classmethod
-    def _explained(cls, line: Any) -> InitErrorDetails:
+    def _explain(cls, line: Any) -> InitErrorDetails:
         context = line.get("ctx", {})
         kind: Any = line["type"]
         if kind == "refused":
             kind = refuse_in_words(context["expected"], context["found"])
         elif kind == "extra_forbidden" and len(line["loc"]) == 1:
             key = str(line["loc"][0])
-            known = [field.alias or name for name, field in cls.model_fields.items()]
-            expected = cls.refused_keys.get(key, f"one of the keys {', '.join(known)}")
-            kind = refuse_in_words(expected, f"the unknown key `{key}`{did_you_mean(key, known)}")
+            keys = [field.alias or name for name, field in cls.model_fields.items()]
+            expected = cls.refused_keys.get(key, f"one of the keys {', '.join(keys)}")
+            kind = refuse_in_words(expected, f"the unknown key `{key}`{did_you_mean(key, keys)}")
         return InitErrorDetails(type=kind, loc=line["loc"], input=line["input"], ctx=context)

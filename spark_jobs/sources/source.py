@@ -19,14 +19,14 @@ from pydantic import (
 )
 
 from spark_jobs.sources.cases import Case
-from spark_jobs.sources.columns import Column, Zone
+from spark_jobs.sources.columns import DeclaredColumn, Zone
 from spark_jobs.sources.data_checks import DataCheck
 from spark_jobs.sources.drops import Schedule, schedule
 from spark_jobs.sources.extracts import AnyLanding, Extract
 from spark_jobs.sources.problems import refuse
 from spark_jobs.sources.quantities import DAY_US, Every, Instant, PositiveDuration, Size, local_start
 from spark_jobs.sources.section import Identifier, Section
-from spark_jobs.sources.state import Compaction, State, names_to_themselves
+from spark_jobs.sources.state import CompactionRules, State, names_to_themselves
 from spark_jobs.sources.windows import Names, Window
 
 NameMap = Annotated[
@@ -153,7 +153,7 @@ class Source(Section):
     start_us: Instant = Field(alias="start")
     every: Every = DAY_US
     landing: AnyLanding
-    columns: dict[Identifier, Column] = Field(min_length=1)
+    columns: dict[Identifier, DeclaredColumn] = Field(min_length=1)
     unknown_columns: Literal["keep", "quarantine", "fail"] = "keep"
     timelines: NameMap
     event_time: Names
@@ -165,7 +165,7 @@ class Source(Section):
     windows: dict[Identifier, Window] = Field(default_factory=dict)
     state: State | None = None
     checks: dict[Identifier, DataCheck] = Field(default_factory=dict)
-    compaction: Compaction | None = None
+    compaction: CompactionRules | None = None
     retention: Retention = Retention()
     memory: Memory = Memory()
     chunks: ChunkLimits = ChunkLimits()
@@ -246,8 +246,8 @@ class Source(Section):
 
     def null_values(self, column: str) -> tuple[str, ...]:
         """The texts that mean no value in the declared `column`."""
-        own = self.columns[column].null_values
-        return self.landing.null_values if own is None else own
+        of_column = self.columns[column].null_values
+        return self.landing.null_values if of_column is None else of_column
 
     def window_time(self, window: str) -> str:
         """The timeline over which `window` runs."""

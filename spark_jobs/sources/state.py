@@ -116,7 +116,7 @@ class State(Section):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-class Compaction(Section):
+class CompactionRules(Section):
     """The rules that keep chains of deltas short; no answer depends on them.
 
     strategy `full`: a checkpoint after the newest delta. `tiered`: a checkpoint after all but the newest `keep_recent`.
@@ -147,10 +147,10 @@ class Compaction(Section):
         return KEEP_RECENT if self.keep_recent is None else self.keep_recent
 
     @model_validator(mode="after")
-    def _check_strategy(self) -> Compaction:
+    def _check_strategy(self) -> CompactionRules:
         problems = list(self._problems())
         if problems:
-            raise all_of("Compaction", problems)
+            raise all_of("CompactionRules", problems)
         return self
 
     def _problems(self) -> Iterator[tuple[str, PydanticCustomError]]:
@@ -166,5 +166,5 @@ class Compaction(Section):
             expected = (
                 f"a `keep_recent` below max_chain_length, {most}: a chain as long must be compacted to fewer deltas"
             )
-            found = f"{KEEP_RECENT}, the default" if self.keep_recent is None else str(self.keep_recent)
-            yield "keep_recent", refuse_in_words(expected, found)
+            finding = f"{KEEP_RECENT}, the default" if self.keep_recent is None else str(self.keep_recent)
+            yield "keep_recent", refuse_in_words(expected, finding)

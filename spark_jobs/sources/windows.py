@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
-from spark_jobs.sources.calls import Aggregate, Trigger
+from spark_jobs.sources.calls import AggregateCall, TriggerCall
 from spark_jobs.sources.columns import Zone
 from spark_jobs.sources.problems import refuse, refuse_in_words
 from spark_jobs.sources.quantities import DAY_US, Duration, Period, PositiveDuration, Size, format_duration
@@ -70,7 +70,7 @@ class WindowBase(Section):
 
     key: Names
     time: str | None = None
-    aggregates: dict[Identifier, Aggregate] = Field(min_length=1)
+    aggregates: dict[Identifier, AggregateCall] = Field(min_length=1)
     late: Late = Late()
     keep_us: PositiveDuration | None = Field(default=None, alias="keep")
 
@@ -79,9 +79,9 @@ class WindowBase(Section):
     def _check_policy(cls, late: Late) -> Late:
         if late.policy == "next_window" and cls.set_by_rows:
             kind = cls.model_fields["kind"].annotation
-            shown = getattr(kind, "__args__", ("this",))[0]
+            kind_name = getattr(kind, "__args__", ("this",))[0]
             raise refuse_in_words(
-                f"discard or reemit: windows of kind {shown} come from rows, there is no next one", "'next_window'"
+                f"discard or reemit: windows of kind {kind_name} come from rows, there is no next one", "'next_window'"
             )
         return late
 
@@ -148,7 +148,7 @@ class CalendarWindow(WindowBase):
     zone: Zone = "UTC"
 
 
-class Memory(Section):
+class WindowMemory(Section):
     """The limit of which the trigger `memory_pressure` takes a share: bytes of the rows of one open window."""
 
     max_bytes: Size = 100 << 20
@@ -167,8 +167,8 @@ class AdaptiveWindow(WindowBase):
     min_us: PositiveDuration = Field(default=10_000, alias="min")
     max_us: PositiveDuration = Field(default=5_000_000, alias="max")
     reset_us: PositiveDuration = Field(default=DAY_US, alias="reset")
-    triggers: tuple[Trigger, ...] | None = None
-    memory: Memory = Memory()
+    triggers: tuple[TriggerCall, ...] | None = None
+    memory: WindowMemory = WindowMemory()
     vector: str | None = None
     size_bytes: str | None = None
 
@@ -182,7 +182,7 @@ class AdaptiveWindow(WindowBase):
 
     @field_validator("triggers")
     @classmethod
-    def _check_triggers(cls, triggers: tuple[Trigger, ...] | None) -> tuple[Trigger, ...] | None:
+    def _check_triggers(cls, triggers: tuple[TriggerCall, ...] | None) -> tuple[TriggerCall, ...] | None:
         if triggers == ():
             raise refuse("at least one trigger, or no such key", [])
         return triggers

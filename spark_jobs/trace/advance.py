@@ -92,8 +92,8 @@ def advance(
         removed=frontiers.removable(publication.token),
     )
     journal = SourceJournal(lake, source, fence, run_id, frontiers)
-    done = journal.arrangement(plane).advance(landed, seal_us)
+    result = journal.arrangement(plane).advance(landed, seal_us)
     if plane.has_written:
         after = after.without_replaced(frontiers.removable(publication.token))
     recorded = journal.record(replace(after, published_us=published_us))
-    return Advance(frontiers, recorded, done.appended, done.drained, plane.n_below)
+    return Advance(frontiers, recorded, result.appended, result.drained, plane.n_below)

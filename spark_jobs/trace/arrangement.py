@@ -1,6 +1,6 @@
 """An arrangement: a collection's history of updates, with frontiers that make every read definite.
 
-An arrangement is a pure state machine (`spark_jobs.kernels.arrangement`) over a data plane. Each operation has the same
+An arrangement is a pure state machine (`spark_jobs.engine.arrangement`) over a data plane. Each operation has the same
 steps: the state decides what to do or refuses, the plane stores new batches, and one commit to the journal makes them
 visible. Only then is the data that they replace deleted. A refusal, a conflict or a crash before the commit changes
 nothing that can be read.
@@ -20,15 +20,14 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Generic
 
-from spark_jobs.errors import ParameterError, TidemarkError
-from spark_jobs.kernels.arrangement import (
+from spark_jobs.engine.arrangement import (
     ArrangementError,
     ArrangementState,
     Buckets,
     CompactionRequest,
     CompactionResponse,
     FinishedDrain,
-    Lease,
+    ReadLease,
     SeqnoRange,
     StoredBatch,
     TraceBatch,
@@ -37,7 +36,8 @@ from spark_jobs.kernels.arrangement import (
     check_state,
     merged_batch,
 )
-from spark_jobs.kernels.refusals import TimeOutOfRange
+from spark_jobs.engine.updates import TimeOutOfRange
+from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.model import Frontier
 from spark_jobs.trace.journal import MemoryJournal, StateChange, StateJournal
 from spark_jobs.trace.plane import DataPlane, Slice, U
@@ -103,7 +103,7 @@ class Arrangement(Generic[U]):
         """Append updates at or beyond the present seal (None: none), seal at `seal`, and move the updates that are then
         sealed to the trace: one write and one commit.
 
-        Each update is written once, straight into its final batch, see `kernels.arrangement.future`. Of the waiting
+        Each update is written once, straight into its final batch, see `engine.arrangement.future`. Of the waiting
         batches, only those with due updates are opened. Reads then return the same as after `write`, `seal`, `drain`
         and all of `unsealed_step`. Raises TimeOutOfRange, SealRegression, InvalidBatchBounds, MalformedUpdates,
         TimeBelowSeal or DiffOverflow: then nothing is committed, and the stored batches are deleted.
@@ -236,7 +236,7 @@ class Arrangement(Generic[U]):
         """
         if not isinstance(name, str):
             raise ParameterError(expected="the lease's name as text", found=repr(name), next_step="name it", name=name)
-        self._commit(self.state.hold(Lease(name, self._time(at), _whole("expires_at", expires_at))))
+        self._commit(self.state.hold(ReadLease(name, self._time(at), _whole("expires_at", expires_at))))
 
     def release(self, name: str) -> None:
         """End a held read; since itself moves at the next `allow_compaction`."""
@@ -298,7 +298,7 @@ class Arrangement(Generic[U]):
         """
         stored = self.plane.stored()
         states = {**self.journal.states(), self.collection: self.state}
-        named = self.journal.kept().union(*(state.handles() for state in states.values()))
+        named = self.journal.kept_handles().union(*(state.handles() for state in states.values()))
         orphans = sorted(stored.keys() - named)
         if orphans:
             self.journal.commit(
@@ -335,7 +335,7 @@ class Arrangement(Generic[U]):
 
     def check(self, *, data: bool = False) -> None:
         """Check the metadata's invariants, and with `data` also the stored updates of every trace batch. Raises for the
-        first broken one (see `kernels.arrangement.checks`)."""
+        first broken one (see `engine.arrangement.checks`)."""
         check_state(self.state)
         for batch in self.state.trace if data else ():
             if batch.n_updates:

@@ -19,19 +19,17 @@ from pyspark.sql import DataFrame as SparkDataFrame
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.engine.arrangement import LEVELS, AdvanceRequest, Buckets, Description, StoredBatch, check_trace_batch
+from spark_jobs.engine.corrections import DIFF_LIMIT
+from spark_jobs.engine.updates import DIFF, TIME, DiffOverflow, MalformedUpdates
 from spark_jobs.errors import conditions_in
-from spark_jobs.kernels.arrangement import AdvanceRequest, Buckets, Description, StoredBatch, check_trace_batch
-from spark_jobs.kernels.arrangement.future import LEVELS
-from spark_jobs.kernels.consolidate import DIFF, TIME
-from spark_jobs.kernels.corrections.magnitudes import DIFF_LIMIT
-from spark_jobs.kernels.refusals import DiffOverflow, MalformedUpdates
 from spark_jobs.model import Frontier
 from spark_jobs.storage.delta.fences import Fence
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.times import micros
 from spark_jobs.storage.lakes.lake import Lake, with_frames
 from spark_jobs.trace.journal import StateConflict
-from spark_jobs.trace.plane import DataPlane, Examined, Placed, Slice, malformed
+from spark_jobs.trace.plane import DataPlane, Examined, Placed, Slice, malformed_updates
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -86,7 +84,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         time = F.unix_micros(TIME)
         below = [F.min(F.when(_below(frontier), time)).alias(f"f{i}") for i, frontier in enumerate(frontiers)]
         counts = [F.count(F.lit(1)), F.count(TIME), F.count(DIFF), F.min(DIFF), F.max(DIFF)]
-        return _examined(*updates.agg(*counts, *below).collect()[0])
+        return _examine(*updates.agg(*counts, *below).collect()[0])
 
     @property
     def greatest_time(self) -> int:
@@ -136,18 +134,18 @@ class DeltaPlane(DataPlane["DataFrame"]):
             BATCH, F.when(due, F.lit(drained)).otherwise(bucket)
         )
         observation = Observation(f"place_{drained}")
-        rows = rows.observe(observation, *_observed(request.door), F.count_if(due).alias("due")).drop(_NEW)
+        rows = rows.observe(observation, *_aggregates(request.door), F.count_if(due).alias("due")).drop(_NEW)
         self.write(rows, consolidate=True)
-        found = observation.get
+        observed = observation.get
         try:
-            about_new = _examined(*(found[name] for name in _OBSERVED))
+            about_new = _examine(*(observed[name] for name in _OBSERVED))
         except MalformedUpdates:
             self.delete([drained, *buckets])
             raise
         stored = self.stored([drained, *buckets])
-        of_trace = stored.pop(drained, StoredBatch(drained, 0, 0, 0, 0)) if found["due"] else None
+        of_trace = stored.pop(drained, StoredBatch(drained, 0, 0, 0, 0)) if observed["due"] else None
         return Placed(
-            about_new, found["due"], of_trace, tuple(stored[handle] for handle in buckets if handle in stored)
+            about_new, observed["due"], of_trace, tuple(stored[handle] for handle in buckets if handle in stored)
         )
 
     def trim(self, handle: str, lower: Frontier) -> StoredBatch:
@@ -175,7 +173,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
 
     def accumulate(self, slices: Sequence[Slice]) -> DataFrame:
         """See `DataPlane.accumulate`."""
-        return self._consolidated(self.read(slices), self._data).orderBy(*self._order)
+        return self._consolidate(self.read(slices), self._data).orderBy(*self._order)
 
     def delete(self, handles: Sequence[str]) -> None:
         """See `DataPlane.delete`: one commit that drops partitions; the files go with the next VACUUM."""
@@ -196,7 +194,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         spread = rows.repartition(n_files, BATCH, *self._order[:1]) if n_files > 1 else rows.repartition(1, BATCH)
         if consolidate:
             # needs no shuffle of its own: rows with equal values of its columns are in one partition already
-            spread = self._consolidated(spread, [BATCH, *self._data, TIME])
+            spread = self._consolidate(spread, [BATCH, *self._data, TIME])
         if TOKEN in self._table.column_names:
             spread = spread.withColumn(TOKEN, F.lit(0 if self._fence is None else self._fence.token).cast("bigint"))
         try:
@@ -218,8 +216,8 @@ class DeltaPlane(DataPlane["DataFrame"]):
         for file in self._lake.summaries(self._table, BATCH, handles, (TIME, DIFF)):
             (least, greatest), (least_diff, greatest_diff) = file.bounds[TIME], file.bounds[DIFF]
             of_file = StoredBatch(file.partition, file.rows, file.size, micros(least), micros(greatest))
-            known = whole.get(file.partition)
-            whole[file.partition] = of_file if known is None else _together(known, of_file)
+            earlier = whole.get(file.partition)
+            whole[file.partition] = of_file if earlier is None else _together(earlier, of_file)
             magnitude = file.rows * max(greatest_diff, -least_diff)
             magnitudes[file.partition] = magnitudes.get(file.partition, 0) + magnitude
         self._magnitudes |= magnitudes
@@ -238,20 +236,20 @@ class DeltaPlane(DataPlane["DataFrame"]):
     def _check_columns(self, updates: DataFrame) -> None:
         """Raise MalformedUpdates unless the frame has the table's data, a timestamp and a whole number as diff."""
         if not isinstance(updates, SparkDataFrame):
-            raise malformed("a DataFrame of Spark", type(updates).__name__)
+            raise malformed_updates("a DataFrame of Spark", type(updates).__name__)
         for name in (*self._data, TIME, DIFF):
             kinds = [_plain(field.dataType.simpleString()) for field in updates.schema.fields if field.name == name]
             wanted = _WHOLE if name == DIFF else {self._types[name]}
             if len(kinds) != 1 or kinds[0] not in wanted:
                 expected = f"one column {name} of the type {self._types[name]}"
-                raise malformed(expected, ", ".join(kinds) or "none", name)
+                raise malformed_updates(expected, ", ".join(kinds) or "none", name)
 
-    def _consolidated(self, rows: DataFrame, by: Sequence[str]) -> DataFrame:
+    def _consolidate(self, rows: DataFrame, by: Sequence[str]) -> DataFrame:
         """The rows with diffs summed per value of the columns `by`, and without those whose sum is 0."""
         # Spark groups -0.0 with 0.0 and returns 0.0 for both, so that a value of the data would change
         zeros = [F.when(F.col(c) == 0, F.col(c).cast("string")).alias(f"{_ZERO}{c}") for c in self._doubles]
         summed = rows.groupBy(*by, *zeros).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
-        return summed.select(*[_signed(c) if c in self._doubles else c for c in by], DIFF)
+        return summed.select(*[_restore_sign(c) if c in self._doubles else c for c in by], DIFF)
 
     def _store(self, kind: str, updates: DataFrame, *, consolidate: bool = False, n_rows: int = 0) -> StoredBatch:
         handle = self.new_handle(kind)
@@ -267,8 +265,8 @@ def _together(one: StoredBatch, other: StoredBatch) -> StoredBatch:
     return StoredBatch(one.handle, one.n_updates + other.n_updates, one.size + other.size, *bounds)
 
 
-def _observed(door: Frontier) -> list[Column]:
-    """The aggregates that `_examined` takes, over the new updates among those that are written."""
+def _aggregates(door: Frontier) -> list[Column]:
+    """The aggregates that `_examine` takes, over the new updates among those that are written."""
     new = F.col(_NEW)
     counts = [
         F.count_if(new & condition) for condition in (F.lit(True), F.col(TIME).isNotNull(), F.col(DIFF).isNotNull())
@@ -278,11 +276,11 @@ def _observed(door: Frontier) -> list[Column]:
     return [value.alias(name) for name, value in zip(_OBSERVED, values, strict=True)]
 
 
-def _examined(n_updates: int, n_times: int, n_diffs: int, least: int, greatest: int, *below: int | None) -> Examined:
+def _examine(n_updates: int, n_times: int, n_diffs: int, least: int, greatest: int, *below: int | None) -> Examined:
     """The result of `examine` from its aggregates. Raises MalformedUpdates for a null time or diff."""
     for name, given in ((TIME, n_times), (DIFF, n_diffs)):
         if given != n_updates:
-            raise malformed(f"a {name} in every row", f"{n_updates - given} nulls", name)
+            raise malformed_updates(f"a {name} in every row", f"{n_updates - given} nulls", name)
     return Examined(n_updates, below, n_updates * max(greatest or 0, -(least or 0)))
 
 
@@ -297,7 +295,7 @@ def _plain(type_name: str) -> str:
     return type_name.lower().replace(" ", "")
 
 
-def _signed(column: str) -> Column:
+def _restore_sign(column: str) -> Column:
     return F.when(F.col(f"{_ZERO}{column}") == "-0.0", F.lit(-0.0)).otherwise(F.col(column)).alias(column)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from spark_jobs.engine.arrangement import ArrangementState
 from spark_jobs.errors import TidemarkError
-from spark_jobs.kernels.arrangement import ArrangementState
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.publication import BEFORE_ALL_US, Publication
 from spark_jobs.storage.delta.fences import Fence
@@ -90,7 +90,9 @@ class SourceFrontiers:
         """True if all of these drops have landed."""
         return not drops or any(lo <= drops.start and drops.stop <= hi for lo, hi in self.landed)
 
-    def replacing(self, arrangement: ArrangementState, token: int, passing: Iterable[str] = ()) -> SourceFrontiers:
+    def replace_arrangement(
+        self, arrangement: ArrangementState, token: int, passing: Iterable[str] = ()
+    ) -> SourceFrontiers:
         """The frontiers with `arrangement` in place of the present one. Batches that it no longer names are obsolete
         from `token` on. So are batches of `passing`, which were made in between, unless it names them."""
         gone = sorted({*self.arrangement.handles(), *passing} - arrangement.handles())
@@ -142,10 +144,10 @@ def load(lake: TableReader, source: Source, *, near: int = 0) -> SourceFrontiers
         StateCorrupt: the newest row can't be read.
     """
     rows = _newest_first(lake, source, near)
-    return _parsed(source, rows[0]) if rows else SourceFrontiers.start(source)
+    return _parse(source, rows[0]) if rows else SourceFrontiers.start(source)
 
 
-def _parsed(source: Source, row: Mapping[str, Any]) -> SourceFrontiers:
+def _parse(source: Source, row: Mapping[str, Any]) -> SourceFrontiers:
     try:
         return SourceFrontiers.from_json(row["state"])
     except (ValueError, KeyError, TypeError) as error:
@@ -193,7 +195,7 @@ def _since_publication(
     """The tokens and frontiers, newest first, down to the first frontiers that are not beyond `publication`."""
     states: list[tuple[int, SourceFrontiers]] = []
     for row in _newest_first(lake, source, publication.token):
-        states.append((row["token"], _parsed(source, row)))
+        states.append((row["token"], _parse(source, row)))
         if states[-1][1].seal_us <= publication.published_us:
             return states
     return [*states, (0, SourceFrontiers.start(source))]
@@ -226,15 +228,15 @@ def frontier_row(collection: str, token: int, run_id: str, frontiers: SourceFron
         "token": token,
         "run_id": run_id,
         "moved_at": datetime.now(UTC),
-        "seal": _shown(frontiers.seal_us),
-        "trace_upper": _shown(state.trace_upper.time),
-        "since": _shown(state.since.time),
-        "reached": _shown(frontiers.reached_us),
+        "seal": _as_instant(frontiers.seal_us),
+        "trace_upper": _as_instant(state.trace_upper.time),
+        "since": _as_instant(state.since.time),
+        "reached": _as_instant(frontiers.reached_us),
         "state": frontiers.to_json(),
     }
 
 
-def _shown(time_us: int | None) -> datetime | None:
+def _as_instant(time_us: int | None) -> datetime | None:
     try:
         return None if time_us is None else instant(time_us)
     except OverflowError:

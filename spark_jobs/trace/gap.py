@@ -53,8 +53,8 @@ def gap_refusal(source: Source, frontiers: SourceFrontiers, drops: range) -> Sea
         found=f"{count}: {listed}{more}",
         consequence="nothing was run",
         next_step=f"run them first: {commands(source, gap)}; or pass them with --pass-gap (in Airflow: the parameter"
-        " pass_gap), which can't be taken back: reads as of their times then answer for good with what was known"
-        " before them, and what they bring when they are run later becomes visible only after the seal of this run."
+        " pass_gap), which can't be taken back: reads as of their times then answer for good with rows known"
+        " before them, and their rows become visible only after the seal of this run, when they are run later."
         f" If there are no files from that long ago, it may be `start: {start}` in the source file that is wrong",
         source=source.name,
         drops=[list(pair) for pair in ends],

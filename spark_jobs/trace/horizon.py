@@ -6,8 +6,8 @@ is published. A row is below the horizon or not by the horizon at the time when 
 
 from __future__ import annotations
 
-from spark_jobs.kernels.deltas.frontiers import BelowHorizon
-from spark_jobs.kernels.placing import Horizon
+from spark_jobs.engine.deltas import BelowHorizon
+from spark_jobs.engine.updates import Horizon
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.descriptions.times import instant

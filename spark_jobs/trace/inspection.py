@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.kernels.arrangement import ArrangementError, Lease, StoredBatch, TraceBatch, UnsealedBatch
+from spark_jobs.engine.arrangement import ArrangementError, ReadLease, StoredBatch, TraceBatch, UnsealedBatch
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.delta.places import for_spark
@@ -80,7 +80,7 @@ class TraceReport:
     reached_us: int
     horizon_us: int | None
     batches: tuple[BatchReport, ...]
-    leases: tuple[Lease, ...]
+    leases: tuple[ReadLease, ...]
     retracted: Retracted
 
     def to_json(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def inspect(lake: FrameLake, source: Source, frontiers: SourceFrontiers, publica
         horizon_us=None if horizon_us == NO_HORIZON_US else horizon_us,
         batches=tuple(batches),
         leases=state.leases,
-        retracted=_retracted(lake, source, frontiers, batches),
+        retracted=_retracted_data(lake, source, frontiers, batches),
     )
 
 
@@ -151,16 +151,18 @@ def _files_stored(lake: FrameLake, table: Table) -> DataFrame:
     return listed.select(F.url_decode("path").alias("path"), "length")
 
 
-def _retracted(lake: FrameLake, source: Source, frontiers: SourceFrontiers, batches: list[BatchReport]) -> Retracted:
+def _retracted_data(
+    lake: FrameLake, source: Source, frontiers: SourceFrontiers, batches: list[BatchReport]
+) -> Retracted:
     table = updates(source)
     live = [*trace_handles(frontiers.arrangement), *(b.handle for b in frontiers.arrangement.unsealed)]
     taken_back = batch_rows(lake, source, live).where(F.col("diff") < 0)
-    held = taken_back.agg(F.count(F.lit(1)).alias("n"), F.max(F.unix_micros("time")).alias("last")).collect()[0]
+    totals = taken_back.agg(F.count(F.lit(1)).alias("n"), F.max(F.unix_micros("time")).alias("last")).collect()[0]
     read = {row.path for row in _files_read(lake, table).collect()}
     dead = [row for row in _files_stored(lake, table).collect() if row.path not in read]
     return Retracted(
-        in_trace=held.n,
-        last_us=held.last,
+        in_trace=totals.n,
+        last_us=totals.last,
         replaced_updates=sum(b.n_updates for b in batches if b.place in ("replaced", "orphan")),
         dead_files=len(dead),
         dead_bytes=sum(row.length for row in dead),

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from spark_jobs.engine.arrangement import ArrangementState
 from spark_jobs.errors import TidemarkError
-from spark_jobs.kernels.arrangement import ArrangementState
 
 
 class StateConflict(TidemarkError):
@@ -45,7 +45,7 @@ class StateJournal(Protocol):
         """The committed states of all collections that have one, by name."""
         ...
 
-    def kept(self) -> frozenset[str]:
+    def kept_handles(self) -> frozenset[str]:
         """The handles of batches that no state names any more and that must still be kept; none by default."""
         return frozenset()
 

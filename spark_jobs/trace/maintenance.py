@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spark_jobs.kernels.arrangement import ArrangementState
+from spark_jobs.engine.arrangement import ArrangementState
 from spark_jobs.model import Frontier
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.publication import Publication
@@ -65,7 +65,7 @@ def maintain(
 ) -> Upkeep:
     """Remove replaced batches that are due, move since and horizon by retention, merge within the budget.
 
-    `now_us` decides only about held reads: a held read that expired before it no longer holds since back.
+    `now_us` decides only about held reads: a held read that expired before it does not delay since any more.
     """
     # a run that wrote to the trace has removed them with that commit; a run with no new rows removes them here
     due = frontiers.removable(publication.token)

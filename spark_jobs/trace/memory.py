@@ -8,21 +8,20 @@ from itertools import count
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.kernels.arrangement import AdvanceRequest, Description, StoredBatch, check_trace_batch
-from spark_jobs.kernels.consolidate import (
+from spark_jobs.engine.arrangement import AdvanceRequest, Description, StoredBatch, check_trace_batch
+from spark_jobs.engine.corrections import DIFF_LIMIT, Updates, greatest_magnitude, greatest_sums
+from spark_jobs.engine.updates import (
     DIFF,
     TIME,
+    DiffOverflow,
     accumulate,
     consolidate,
     data_columns,
     dense_ranks,
     forward,
 )
-from spark_jobs.kernels.corrections.columns import Updates
-from spark_jobs.kernels.corrections.magnitudes import DIFF_LIMIT, greatest_magnitude, greatest_sums
-from spark_jobs.kernels.refusals import DiffOverflow
 from spark_jobs.model import Frontier
-from spark_jobs.trace.plane import DataPlane, Examined, Placed, Slice, malformed
+from spark_jobs.trace.plane import DataPlane, Examined, Placed, Slice, malformed_updates
 
 UPDATE_SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), (TIME, pa.int64()), (DIFF, pa.int64())])
 """The schema of keyed updates as in the pipeline: times are int64 microseconds."""
@@ -37,7 +36,7 @@ def updates_table(updates: Iterable[Sequence[object]], schema: pa.Schema = UPDAT
         columns = list(zip(*updates, strict=True)) or [()] * len(schema)
         arrays = [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
     except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
-        raise malformed(f"rows of {_shown(schema)}", str(error)) from None
+        raise malformed_updates(f"rows of {_describe_schema(schema)}", str(error)) from None
     return pa.table(arrays, schema)
 
 
@@ -76,7 +75,7 @@ class ArrowPlane(DataPlane[pa.Table]):
 
     def stored(self) -> dict[str, StoredBatch]:
         """See `DataPlane.stored`; batches without updates are included."""
-        return {handle: self._described(handle, updates) for handle, updates in self._batches.items()}
+        return {handle: self._describe(handle, updates) for handle, updates in self._batches.items()}
 
     def check(self, handle: str, description: Description) -> None:
         """See `DataPlane.check`: a batch is sorted by all of its data, then time, and consolidated."""
@@ -84,7 +83,7 @@ class ArrowPlane(DataPlane[pa.Table]):
 
     def examine(self, updates: pa.Table, frontiers: Sequence[Frontier]) -> Examined:
         """See `DataPlane.examine`; `first_below` has the first time below each frontier in the table's order."""
-        typed = self._typed(updates)
+        typed = self._cast_updates(updates)
         times = typed.column(TIME).to_numpy()
         below = tuple(_first_below(times, frontier) for frontier in frontiers)
         return Examined(len(times), below, _magnitude(typed))
@@ -94,7 +93,7 @@ class ArrowPlane(DataPlane[pa.Table]):
         int64."""
         if magnitude + self._magnitude < DIFF_LIMIT:
             return
-        everything = _coded(pa.concat_tables([self.read(beside()), self._typed(updates)]))
+        everything = _code(pa.concat_tables([self.read(beside()), self._cast_updates(updates)]))
         positive, negative = greatest_sums(everything, Updates.empty())
         # the least int64 is one further from 0 than the greatest
         if positive >= DIFF_LIMIT or negative > DIFF_LIMIT:
@@ -102,7 +101,7 @@ class ArrowPlane(DataPlane[pa.Table]):
 
     def put(self, updates: pa.Table) -> StoredBatch:
         """See `DataPlane.put`. Columns are taken by name; raises MalformedUpdates as `examine` does."""
-        return self._store(self._typed(updates))
+        return self._store(self._cast_updates(updates))
 
     def drain(self, handles: Sequence[str], lower: Frontier, upper: Frontier) -> StoredBatch | None:
         """See `DataPlane.drain`."""
@@ -111,14 +110,14 @@ class ArrowPlane(DataPlane[pa.Table]):
 
     def place(self, updates: pa.Table | None, request: AdvanceRequest) -> Placed:
         """See `DataPlane.place`."""
-        new = self._schema.empty_table() if updates is None else self._typed(updates)
+        new = self._schema.empty_table() if updates is None else self._cast_updates(updates)
         examined = self.examine(new, [request.door])
         moving = self.read([Slice(batch.handle, request.lower) for batch in request.moving])
         rows = pa.concat_tables([moving, new])
         due = _not_at_or_beyond(rows.column(TIME).to_numpy(), Frontier.at(request.seal))
-        rest = rows.filter(pa.array(~due))
-        levels = request.buckets.levels(rest.column(TIME).to_numpy(), request.seal)
-        buckets = [consolidate(rest.filter(pa.array(levels == level))) for level in np.unique(levels)]
+        later = rows.filter(pa.array(~due))
+        levels = request.buckets.levels(later.column(TIME).to_numpy(), request.seal)
+        buckets = [consolidate(later.filter(pa.array(levels == level))) for level in np.unique(levels)]
         drained = consolidate(rows.filter(pa.array(due))) if due.any() else None
         # all sums are made before the first batch is stored: an overflow leaves no batch
         stored = None if drained is None else self._store(drained)
@@ -149,19 +148,19 @@ class ArrowPlane(DataPlane[pa.Table]):
             gone = self._batches.pop(handle, None)
             self._magnitude -= 0 if gone is None else _magnitude(gone)
 
-    def _typed(self, updates: pa.Table) -> pa.Table:
+    def _cast_updates(self, updates: pa.Table) -> pa.Table:
         """The updates cast to this plane's schema without loss. Raises MalformedUpdates."""
         if not isinstance(updates, pa.Table):
-            raise malformed("a table of Arrow", type(updates).__name__)
+            raise malformed_updates("a table of Arrow", type(updates).__name__)
         columns = []
         for field in self._schema:
             if updates.column_names.count(field.name) != 1:
-                raise malformed(f"one column {field.name}", f"{updates.column_names}", field.name)
+                raise malformed_updates(f"one column {field.name}", f"{updates.column_names}", field.name)
             column = updates.column(field.name)
             if column.type != field.type:
                 column = _cast(column, field)
             if column.null_count and field.name in (TIME, DIFF):
-                raise malformed(f"a {field.name} in every row", f"{column.null_count} nulls", field.name)
+                raise malformed_updates(f"a {field.name} in every row", f"{column.null_count} nulls", field.name)
             columns.append(column)
         return pa.table(columns, self._schema)
 
@@ -169,9 +168,9 @@ class ArrowPlane(DataPlane[pa.Table]):
         handle = next(self._handles)
         self._batches[handle] = updates
         self._magnitude += _magnitude(updates)
-        return self._described(handle, updates)
+        return self._describe(handle, updates)
 
-    def _described(self, handle: str, updates: pa.Table) -> StoredBatch:
+    def _describe(self, handle: str, updates: pa.Table) -> StoredBatch:
         times = updates.column(TIME).to_numpy()
         least, greatest = (int(times.min()), int(times.max())) if len(times) else (0, 0)
         return StoredBatch(handle, len(times), self._size_of(updates), least, greatest)
@@ -185,10 +184,10 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     try:
         if alike:
             return column.cast(field.type)
-        found = f"a column of {column.type}"
+        finding = f"a column of {column.type}"
     except pa.ArrowException as error:
-        found = str(error)
-    raise malformed(f"{field.name} as {field.type}", found, field.name)
+        finding = str(error)
+    raise malformed_updates(f"{field.name} as {field.type}", finding, field.name)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -200,17 +199,17 @@ def _require_order(schema: pa.Schema) -> None:
     order."""
     for name, of in ((TIME, pa.types.is_integer), (DIFF, pa.types.is_int64)):
         if schema.names.count(name) != 1 or not of(schema.field(name).type):
-            raise malformed(
-                f"one column {name} of {'an integer type' if name == TIME else 'int64'}", _shown(schema), name
+            raise malformed_updates(
+                f"one column {name} of {'an integer type' if name == TIME else 'int64'}", _describe_schema(schema), name
             )
     for name in data_columns(schema):
         try:
             dense_ranks(pa.array([], schema.field(name).type))
         except (pa.ArrowException, TypeError) as error:
-            raise malformed(f"{name} of a type that has an order", str(error), name) from None
+            raise malformed_updates(f"{name} of a type that has an order", str(error), name) from None
 
 
-def _shown(schema: pa.Schema) -> str:
+def _describe_schema(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
@@ -219,7 +218,7 @@ def _magnitude(updates: pa.Table) -> int:
     return updates.num_rows * greatest_magnitude(updates.column(DIFF).to_numpy()) if updates.num_rows else 0
 
 
-def _coded(updates: pa.Table) -> Updates:
+def _code(updates: pa.Table) -> Updates:
     """The updates with each value of the data replaced by a number."""
     names = data_columns(updates.schema)
     ranks = np.array([dense_ranks(updates.column(name)) for name in names]).reshape(len(names), updates.num_rows)

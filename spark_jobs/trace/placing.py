@@ -12,12 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.engine.arrangement import AdvanceRequest
+from spark_jobs.engine.columns import Ints, numbers, present
+from spark_jobs.engine.hashes import hashes
+from spark_jobs.engine.updates import DIFF, TIME, Horizon, ascending, consolidated, visible_times
 from spark_jobs.exchange import Block, Labelled, exchange, is_for_here, tasks_for
-from spark_jobs.kernels.arrangement import AdvanceRequest
-from spark_jobs.kernels.consolidate import DIFF, TIME
-from spark_jobs.kernels.measures.hashing import hashes
-from spark_jobs.kernels.placing import Horizon, ascending, consolidated, visible_times
-from spark_jobs.kernels.plain import Ints, numbers, present
 from spark_jobs.memory import with_room
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.data_files import StoredRows
@@ -88,7 +87,7 @@ class Placement:
             yield from _dealt(table, self.n_tasks)
 
     def write(self, _: int, blocks: Labelled) -> bytes:
-        """Write the updates of a task; returns the files and the numbers that `Written` sums up, as JSON."""
+        """Write the updates of a task; returns the files and the numbers that `PlacedFiles` sums up, as JSON."""
         updates = pa.concat_tables([table for _, table in with_room(blocks, itemgetter(1))])
         facts = self._facts(updates)
         updates = updates.drop_columns(["is_new"])
@@ -119,7 +118,7 @@ class Placement:
         place = updates.schema.get_field_index(BELOW)
         updates = updates.set_column(place, BELOW, pa.array(np.ones(times.size, np.int32), mask=~passed))
         handles = pa.DictionaryArray.from_arrays(pa.array(levels), pa.array(self.handles)).cast(pa.string())
-        fitted = self.to.fitted(updates)
+        fitted = self.to.fit(updates)
         fitted = fitted.append_column(BATCH, handles)
         return fitted.append_column("is_new", pa.array(np.full(times.size, is_new)))
 
@@ -155,7 +154,7 @@ class _Moving:
 
 
 @dataclass(frozen=True)
-class Written:
+class PlacedFiles:
     """The files that `place` has written, and numbers about their updates.
 
     Args:
@@ -175,7 +174,7 @@ class Written:
 
 def place(
     spark: SparkSession | None, to: Placement, landed: LandedRows | None, moving: StoredRows | None, n_rows: int
-) -> Written:
+) -> PlacedFiles:
     """Write the landed rows and the updates that move; `n_rows`: the approximate number of both."""
     n_bytes = sum(rows.n_bytes for rows in (landed, moving) if rows is not None)
     n_tasks = tasks_for(n_rows, n_bytes, ROWS_A_TASK)
@@ -186,7 +185,7 @@ def place(
     results = [json.loads(answer) for answer in answers]
     first = [of_task["first_below"] for of_task in results if of_task["first_below"] is not None]
     new = sum(of_task["new"] for of_task in results)
-    return Written(
+    return PlacedFiles(
         [WrittenFile(**file) for of_task in results for file in of_task["files"]],
         new,
         sum(of_task["due"] for of_task in results),

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from spark_jobs.kernels.arrangement import AdvanceRequest, Description, StoredBatch
-from spark_jobs.kernels.refusals import MalformedUpdates
+from spark_jobs.engine.arrangement import AdvanceRequest, Description, StoredBatch
+from spark_jobs.engine.updates import MalformedUpdates
 from spark_jobs.model import Frontier
 
 U = TypeVar("U")
@@ -63,10 +63,10 @@ class Placed:
         return [batch.handle for batch in ((self.drained,) if self.drained else ()) + self.waiting]
 
 
-def malformed(expected: str, found: str, column: str | None = None) -> MalformedUpdates:
+def malformed_updates(expected: str, finding: str, column: str | None = None) -> MalformedUpdates:
     """The refusal of updates that a plane could not store and read again as they are."""
     next_step = "give the collection's own columns, each of its type, and a time and a diff in every row"
-    return MalformedUpdates(expected, found, next_step, column=column)
+    return MalformedUpdates(expected, finding, next_step, column=column)
 
 
 class DataPlane(Protocol[U]):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from spark_jobs.kernels.arrangement import ArrangementState
+from spark_jobs.engine.arrangement import ArrangementState
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import FRONTIERS
 from spark_jobs.storage.lakes.lake import RecordTables

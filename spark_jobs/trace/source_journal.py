@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spark_jobs.kernels.arrangement import ArrangementState
+from spark_jobs.engine.arrangement import ArrangementState
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.fences import Fence
 from spark_jobs.storage.lakes.lake import Lake
@@ -21,7 +21,7 @@ from spark_jobs.trace.source_plane import buckets
 
 
 class SourceJournal(StateJournal):
-    """Notes an attempt's steps from the frontiers `standing` on; `record` commits them.
+    """Notes an attempt's steps from the frontiers `current_frontiers` on; `record` commits them.
 
     Args:
         published_token: the publication's token. Batches that were replaced under a later token stay.
@@ -33,13 +33,13 @@ class SourceJournal(StateJournal):
         source: Source,
         fence: Fence,
         run_id: str,
-        standing: SourceFrontiers,
+        current_frontiers: SourceFrontiers,
         *,
         published_token: int = 0,
     ) -> None:
         self._lake, self._source, self._fence, self._run_id = lake, source, fence, run_id
-        self._standing = standing
-        self._state = standing.arrangement
+        self._current_frontiers = current_frontiers
+        self._state = current_frontiers.arrangement
         self._passing: set[str] = set()
         self._published_token = published_token
 
@@ -55,10 +55,10 @@ class SourceJournal(StateJournal):
         """See `StateJournal.states`: the one state of the source's arrangement."""
         return {self._source.name: self._state}
 
-    def kept(self) -> frozenset[str]:
-        """See `StateJournal.kept`: replaced batches that a reader may still need."""
-        due = self._standing.removable(self._published_token)
-        return frozenset(handle for handle, _ in self._standing.obsolete).difference(due)
+    def kept_handles(self) -> frozenset[str]:
+        """See `StateJournal.kept_handles`: replaced batches that a reader may still need."""
+        due = self._current_frontiers.removable(self._published_token)
+        return frozenset(handle for handle, _ in self._current_frontiers.obsolete).difference(due)
 
     def commit(self, changes: Sequence[StateChange]) -> None:
         """See `StateJournal.commit`. The changes are only noted; `record` commits them."""
@@ -79,7 +79,7 @@ class SourceJournal(StateJournal):
         Raises:
             Superseded: an attempt with this token or a newer one has committed.
         """
-        after = (moved or self._standing).replacing(self._state, self._fence.token, self._passing)
-        if after != self._standing:
+        after = (moved or self._current_frontiers).replace_arrangement(self._state, self._fence.token, self._passing)
+        if after != self._current_frontiers:
             commit(self._lake, self._source, self._fence, self._run_id, after)
         return after

@@ -13,10 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.kernels.arrangement import AdvanceRequest, ArrangementState, Buckets, StoredBatch
-from spark_jobs.kernels.arrangement.future import LEVELS
-from spark_jobs.kernels.consolidate import DIFF, TIME
-from spark_jobs.kernels.placing import Horizon
+from spark_jobs.engine.arrangement import LEVELS, AdvanceRequest, ArrangementState, Buckets, StoredBatch
+from spark_jobs.engine.updates import DIFF, TIME, Horizon
 from spark_jobs.model import Frontier
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.data_files import StoredRows
@@ -90,7 +88,7 @@ class SourcePlane(DeltaPlane):
             token=0 if self._fence is None else self._fence.token,
             to=self._lake.destination(self._table),
         )
-        moving = self._stored(request) if request.moving else None
+        moving = self._stored_updates(request) if request.moving else None
         n_rows = (0 if updates is None else updates.n_rows) + sum(batch.n_updates for batch in request.moving)
         written = place(self._lake.spark, to, updates, moving, n_rows)
         self._lake.replace_files(self._table, written.files, BATCH, self._removed)
@@ -110,7 +108,7 @@ class SourcePlane(DeltaPlane):
         self._lake.append_files(self._table, merge(self._lake.spark, to, stored))
         return self.stored([handle]).get(handle, StoredBatch(handle, 0, 0, 0, 0))
 
-    def _stored(self, request: AdvanceRequest) -> StoredRows:
+    def _stored_updates(self, request: AdvanceRequest) -> StoredRows:
         """The updates of the moving batches that are not in the trace."""
         lower = request.lower.time
         later = None if lower is None else pc.field(TIME) >= pa.scalar(lower, INSTANT)

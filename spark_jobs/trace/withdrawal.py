@@ -13,7 +13,7 @@ from dataclasses import replace
 from spark_jobs.trace.frontiers import SourceFrontiers
 
 
-def withdrawn(unpublished: SourceFrontiers, published: SourceFrontiers, token: int) -> SourceFrontiers:
+def withdraw(unpublished: SourceFrontiers, published: SourceFrontiers, token: int) -> SourceFrontiers:
     """The frontiers `published`, after the later frontiers have been withdrawn under `token`.
 
     Batches that only the withdrawn frontiers name are obsolete from `token` on. Since, the horizon and held reads keep
@@ -21,8 +21,8 @@ def withdrawn(unpublished: SourceFrontiers, published: SourceFrontiers, token: i
     """
     state = unpublished.arrangement
     arrangement = state.rolled_back(published.arrangement)
-    known = {*arrangement.handles(), *(handle for handle, _ in published.obsolete)}
-    came = sorted({*state.handles(), *(handle for handle, _ in unpublished.obsolete)} - known)
+    handles = {*arrangement.handles(), *(handle for handle, _ in published.obsolete)}
+    came = sorted({*state.handles(), *(handle for handle, _ in unpublished.obsolete)} - handles)
     return replace(
         published,
         arrangement=arrangement,

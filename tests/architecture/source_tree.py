@@ -1,4 +1,4 @@
-"""The product's Python files as syntax trees: what the architecture tests look at, without importing anything."""
+"""The product's Python files as syntax trees: what the architecture tests look at, without importing any of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from spark_jobs.engine.faces import modules_of_names
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("spark_jobs", "expectations", "dags")
@@ -49,11 +51,15 @@ def module_of(path: str, text: str) -> Module:
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module, with where it stands; `deferred` if inside a function or under TYPE_CHECKING."""
+    """One imported module, with the line; `deferred` if inside a function or under TYPE_CHECKING.
+
+    `defining` is the module of a name that is imported from a face of the engine, else the same as `target`.
+    """
 
     target: str
     line: int
     deferred: bool
+    defining: str
 
 
 @functools.cache
@@ -69,13 +75,30 @@ def _imports(module: Module, node: ast.AST, *, deferred: bool) -> Iterator[Impor
         )
         if isinstance(child, ast.Import):
             for alias in child.names:
-                yield Import(_sibling(module, alias.name), child.lineno, inside)
+                target = _sibling(module, alias.name)
+                yield Import(target, child.lineno, inside, target)
         elif isinstance(child, ast.ImportFrom):
             base = _absolute(module, child)
             for alias in child.names:
                 full = f"{base}.{alias.name}"
-                yield Import(full if full in _product_names() else base, child.lineno, inside)
+                target = full if full in _product_names() else base
+                yield Import(target, child.lineno, inside, defining_module(target, alias.name))
         yield from _imports(module, child, deferred=inside)
+
+
+def face_names(module: Module) -> dict[str, str]:
+    """The names that a face of the engine offers, with the modules that define them; empty for other modules."""
+    return modules_of_names(module.text) if "lazy_names(__name__)" in module.text else {}
+
+
+def defining_module(module: str, name: str) -> str:
+    """The module that defines a name: `module` itself, unless it is a face of the engine."""
+    return _faces().get(module, {}).get(name, module)
+
+
+@functools.cache
+def _faces() -> dict[str, dict[str, str]]:
+    return {module.name: face_names(module) for module in modules("spark_jobs/engine")}
 
 
 def _types_only(node: ast.AST) -> bool:

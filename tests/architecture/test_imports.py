@@ -5,12 +5,15 @@ Imports inside functions and under TYPE_CHECKING count too: a delayed import sav
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 
 import pytest
 
-from tests.architecture.source_tree import ROOT, Module, imports, module_of, modules
+from tests.architecture.source_tree import ROOT, Module, face_names, imports, module_of, modules
 
 FOUNDATION = {"model", "errors", "threads"}
 """What everybody in `spark_jobs` may import."""
@@ -28,46 +31,38 @@ LAYERS: dict[str, set[str]] = {
     "exchange": set(),
     "memory": set(),
     "code_version": set(),
-    "kernels": set(),
+    "engine": set(),
     "plugins": {"aggregates"},
-    "sources": {"aggregates", "kernels", "plugins"},
+    "sources": {"aggregates", "engine", "plugins"},
     "server.errors": set(),
+    "server.state": {"config"},
     "server.lake_lock": {"config", "server.errors"},
-    "server.java": {"server.errors"},
-    "server.class_archive": set(),
+    "jvm": {"config", "s3"},
     "server.logins": {"config", "server.errors"},
     "server.listeners": {"config", "server.errors"},
     "server.thrift_client": {"config", "server.errors", "server.listeners", "server.logins"},
     "server.connect_client": {"config", "server.errors", "server.listeners"},
     "server.preloaded": {"config", "server.listeners"},
-    "server.guard": {"config", "server.errors", "server.java"},
-    "failures": {"config", "memory"},
-    "server.jars": {"config", "s3", "server.errors", "server.guard", "server.java"},
+    "failures": {"config", "engine", "memory", "reads"},
     "session": {
-        *("config", "s3", "server.class_archive", "server.errors", "server.guard", "server.jars", "server.java"),
-        *("server.connect_client", "server.lake_lock"),
+        *("config", "jvm", "s3", "server.connect_client", "server.errors", "server.lake_lock"),
     },
-    "chunks": {"kernels", "sources", "storage"},
-    "windows": {"arrow_batches", "kernels"},
-    "corrections": {"kernels"},
-    "checkpoints": {"kernels", "storage"},
-    "storage": {"kernels", "s3", "session_settings", "sources"},
-    "landing": {"exchange", "kernels", "plugins", "sources", "storage"},
-    "extraction": {"config", "landing", "server.guard", "sources", "storage"},
-    "trace": {"exchange", "kernels", "memory", "sources", "storage"},
-    "definitions": {"aggregates", "kernels", "sources", "storage"},
+    "engine.spark": {"arrow_batches", "engine", "sources", "storage"},
+    "storage": {"engine", "s3", "session_settings", "sources"},
+    "landing": {"exchange", "engine", "plugins", "sources", "storage"},
+    "extraction": {"config", "jvm", "landing", "sources", "storage"},
+    "trace": {"exchange", "engine", "memory", "sources", "storage"},
+    "definitions": {"engine", "sources", "storage"},
     "restatement": {
-        *("checkpoints", "corrections", "definitions", "exchange", "kernels", "memory", "sources", "storage", "trace"),
-        "windows",
+        *("definitions", "engine", "engine.spark", "exchange", "memory", "sources", "storage", "trace"),
     },
-    "reads": {"checkpoints", "definitions", "kernels", "restatement", "sources", "storage", "trace"},
+    "reads": {"definitions", "engine", "engine.spark", "restatement", "sources", "storage", "trace"},
     "gates": {
         "config",
         "definitions",
         "exchange",
         "expectations",
-        "kernels",
-        "reads",
+        "engine",
         "restatement",
         "sources",
         "storage",
@@ -77,36 +72,117 @@ LAYERS: dict[str, set[str]] = {
         "config",
         "definitions",
         "failures",
-        "gates",
         "restatement",
         "server.errors",
         "server.logins",
+        "server.state",
         "server.thrift_client",
+        "sources",
+        "storage",
+    },
+    "judging": {
+        "config",
+        "definitions",
+        "gates",
+        "engine",
+        "landing",
+        "publish",
+        "restatement",
+        "session",
         "sources",
         "storage",
         "trace",
     },
     "jobs": {
-        *(
-            "arrow_batches",
-            "backup",
-            "checkpoints",
-            "code_version",
-            "config",
-            "definitions",
-            "expectations",
-            "extraction",
-            "gates",
-            "kernels",
-            "landing",
-            "publish",
-            "reads",
-        ),
-        *("restatement", "sample", "session", "sources", "storage", "trace"),
+        "engine.spark",
+        "code_version",
+        "config",
+        "definitions",
+        "extraction",
+        "gates",
+        "judging",
+        "engine",
+        "landing",
+        "publish",
+        "reads",
+        "restatement",
+        "sample",
+        "session",
+        "sources",
+        "storage",
+        "trace",
     },
+    "plans": {
+        *("config", "definitions", "extraction", "jobs", "judging", "landing", "restatement", "sources"),
+        *("storage", "trace"),
+    },
+    "audit": {
+        "engine.spark",
+        "config",
+        "definitions",
+        "expectations",
+        "gates",
+        "jobs",
+        "judging",
+        "engine",
+        "landing",
+        "reads",
+        "restatement",
+        "session",
+        "sources",
+        "storage",
+        "trace",
+    },
+    "upkeep": {
+        "audit",
+        "backup",
+        "engine.spark",
+        "config",
+        "definitions",
+        "jobs",
+        "engine",
+        "reads",
+        "restatement",
+        "session",
+        "sources",
+        "storage",
+        "trace",
+    },
+    "lifecycle": {
+        "backup",
+        "config",
+        "definitions",
+        "jobs",
+        "judging",
+        "engine",
+        "landing",
+        "plans",
+        "restatement",
+        "sources",
+        "storage",
+        "trace",
+        "upkeep",
+    },
+    "erasure": {
+        "config",
+        "definitions",
+        "jobs",
+        "engine",
+        "landing",
+        "lifecycle",
+        "publish",
+        "reads",
+        "restatement",
+        "sources",
+        "storage",
+        "trace",
+        "upkeep",
+    },
+    "trials": {"config", "definitions", "gates", "jobs", "engine", "landing", "sources", "storage"},
+    "projects": {"config"},
     "backup": {"config", "failures", "s3", "sources", "storage"},
     "portal": {
-        *("config", "definitions", "expectations", "gates", "kernels", "reads", "restatement", "sources", "storage"),
+        *("config", "definitions", "expectations", "gates", "engine", "reads", "restatement", "sources", "storage"),
         "trace",
     },
     "scheduling": {"config", "portal", "sources", "storage"},
@@ -114,15 +190,13 @@ LAYERS: dict[str, set[str]] = {
         *(
             "code_version",
             "config",
-            "server.class_archive",
+            "jvm",
             "server.connect_client",
             "server.errors",
-            "server.guard",
-            "server.jars",
-            "server.java",
             "server.lake_lock",
             "server.listeners",
             "server.logins",
+            "server.state",
             "server.thrift_client",
             "session",
         ),
@@ -130,19 +204,30 @@ LAYERS: dict[str, set[str]] = {
     },
     "cli": {
         "failures",
-        *("backup", "checkpoints", "chunks", "config", "definitions", "gates", "jobs", "kernels", "landing", "portal"),
+        *(
+            "backup",
+            "code_version",
+            "config",
+            "definitions",
+            "engine",
+            "engine.spark",
+            "gates",
+            "jobs",
+            "landing",
+            "portal",
+        ),
+        *("audit", "erasure", "lifecycle", "plans", "projects", "trials", "upkeep"),
         *("publish", "reads", "restatement", "sample"),
-        *("server", "server.errors", "server.java", "server.lake_lock", "session", "sources", "storage", "trace"),
-        "windows",
+        *("server", "server.errors", "server.state", "session", "sources", "storage", "trace"),
     },
     "expectations": set(),
-    "dags": {"config", "failures", "scheduling", "sources", "server", "server.errors", "storage"},
+    "dags": {"config", "failures", "scheduling", "sources", "server", "storage"},
 }
 """Per layer (a package or module of `spark_jobs`, or a top-level folder) the other layers it may import. The longest
 matching name decides: `server.errors` is a layer of its own, below `server`."""
 
 INSIDE_TASKS: dict[str, set[str]] = {
-    "dags": {"gates", "jobs", "landing", "publish", "session"},
+    "dags": {"gates", "jobs", "landing", "plans", "publish", "session", "upkeep"},
     "scheduling": {"landing", "trace"},
 }
 """Layers that may be imported inside functions alone: a task runs long after its DAG file was parsed."""
@@ -156,23 +241,45 @@ ROOMS: dict[str, set[str]] = {
 }
 """The rooms of `storage`, with the others that each may import, also for types alone."""
 
+ENGINE_ROOMS: dict[str, set[str]] = {
+    "faces": set(),
+    "columns": set(),
+    "calendar": set(),
+    "hashes": {"columns"},
+    "updates": {"calendar", "columns"},
+    "records": {"calendar"},
+    "chunks": {"columns"},
+    "deltas": {"columns"},
+    "windows": {"calendar", "columns"},
+    "arrangement": {"updates"},
+    "corrections": {"updates"},
+    "restatement": {"columns", "corrections", "windows"},
+    "measures": {"calendar", "columns", "hashes", "restatement", "windows"},
+    "in_memory": {"deltas"},
+    "twins": {"chunks", "corrections", "deltas", "records", "updates", "windows"},
+    "spark.checkpoints": {"columns", "deltas"},
+    "spark.chunks": {"chunks"},
+    "spark.windows": {"restatement", "windows"},
+}
+"""The rooms of the engine, likewise. Each but `faces` and `twins` is a face, which code elsewhere may import."""
+
+NEVER_IN_A_RUN = {"engine.in_memory", "engine.twins"}
+"""Rooms of the engine that no module of the product imports: programs of users, or tests, do."""
+
 ARROW = {"numpy", "pyarrow"}
 SPARK = {*ARROW, "pyspark"}
 
 LIBRARIES: dict[str, set[str]] = {
     "config": {"pydantic", "pydantic_settings"},
-    "kernels": {*ARROW, "numba"},
+    "engine": {*ARROW, "numba"},
+    "engine.spark": SPARK,
     "sources": {"pydantic", "pydantic_core", "yaml"},
     "session": {"grpc", "pyspark"},
     "arrow_batches": {"pyspark"},
     "exchange": SPARK,
     "memory": {"psutil", "pyarrow"},
     "session_settings": {"pyspark"},
-    "checkpoints": SPARK,
-    "chunks": SPARK,
-    "corrections": SPARK,
-    "windows": SPARK,
-    "storage": {*SPARK, "delta", "deltalake"},
+    "storage": {*SPARK, "delta", "deltalake", "tenacity"},
     "landing": SPARK,
     "extraction": {*SPARK, "py4j"},
     "trace": SPARK,
@@ -181,25 +288,31 @@ LIBRARIES: dict[str, set[str]] = {
     "reads": SPARK,
     "gates": {*SPARK, "great_expectations", "jinja2", "pandas"},
     "publish": {*SPARK, "dbt", "yaml"},
+    "judging": SPARK,
     # Airflow's provider of OpenLineage, where lineage is told
     "jobs": {*SPARK, "airflow", "openlineage", "structlog"},
-    "portal": {*ARROW, "airflow", "deltalake", "fastapi", "jinja2", "starlette"},
+    "plans": SPARK,
+    "audit": SPARK,
+    "upkeep": SPARK,
+    "lifecycle": SPARK,
+    "erasure": SPARK,
+    "trials": ARROW,
+    "portal": {*ARROW, "airflow", "deltalake", "fastapi", "jinja2", "markdown_it", "markupsafe", "starlette"},
     "server": {
         *("cryptography", "httpx", "psutil", "pyarrow", "pyhive", "pyspark", "structlog", "thrift"),
         *("thrift_sasl", "yaml"),
     },
-    "server.class_archive": {"pyspark"},
+    "jvm": {"pyspark"},
     "server.preloaded": {"airflow"},
     "server.listeners": {"httpx"},
     "server.connect_client": {"grpc", "pyspark"},
     "server.thrift_client": {"pyhive", "thrift", "thrift_sasl"},
-    "server.guard": {"pyspark"},
-    "server.jars": {"pyspark"},
     "server.lake_lock": {"psutil"},
+    "server.state": {"psutil"},
     "cli": {"httpx", "psutil", "pyarrow", "pyspark", "rich", "typer", "yaml"},
     "expectations": {"great_expectations", "numpy", "pandas"},
     "dags": {"airflow", "structlog"},
-    "backup": {"deltalake", "pyarrow"},
+    "backup": {"deltalake", "pyarrow", "tenacity"},
     "scheduling": {"airflow", "asgiref", "pendulum", "sqlalchemy"},
 }
 """Third-party libraries per layer; a layer that is not here uses the standard library alone."""
@@ -218,10 +331,13 @@ KERNELS_NEVER = {
 }
 """A kernel is a function of its arguments: no clock, no chance, no files, no processes."""
 
-DAGS_NEVER_WHEN_PARSED = ("pyspark", "spark_jobs.jobs", "spark_jobs.session")
+DAGS_NEVER_WHEN_PARSED = ("pyspark", "spark_jobs.jobs", "spark_jobs.plans", "spark_jobs.session", "spark_jobs.upkeep")
 """Airflow parses a DAG file again and again: it must not start Spark or load the jobs."""
 
-SPARK_FREE = ("spark_jobs.sources", "spark_jobs.kernels", "spark_jobs.config")
+SPARK_FREE = (
+    *("spark_jobs.sources", "spark_jobs.config"),
+    *(f"spark_jobs.engine.{room}" for room in ENGINE_ROOMS if not room.startswith("spark.")),
+)
 """Packages that work without pyspark, and so never load it when they are imported, directly or through others."""
 
 
@@ -257,17 +373,54 @@ def layer_problems(module: Module) -> list[str]:
     return problems
 
 
-def room_problems(module: Module) -> list[str]:
-    """Imports between the rooms of `storage` that `ROOMS` does not list."""
-    room = module.name.removeprefix("spark_jobs.storage.").split(".")[0]
-    if room not in ROOMS:
-        return []
-    others = [(found, found.target.removeprefix("spark_jobs.storage.").split(".")[0]) for found in imports(module)]
+def room_problems(module: Module, layer: str, rooms: dict[str, set[str]]) -> list[str]:
+    """Imports between the rooms of a layer that `rooms` does not list."""
+    room = room_of(module.name, layer, rooms)
+    others = [(found, room_of(found.target, layer, rooms)) for found in imports(module)]
     return [
         f"{module.path}:{found.line} {room} imports {other}"
         for found, other in others
-        if other in ROOMS and other not in {room, *ROOMS[room]}
+        if room and other and other not in {room, "faces", *rooms[room]}
     ]
+
+
+def room_of(name: str, layer: str, rooms: Iterable[str]) -> str | None:
+    """The room of a layer that a module is in; None if it is in none."""
+    inner = name.removeprefix(f"spark_jobs.{layer}.")
+    return next((room for room in rooms if f"{inner}.".startswith(f"{room}.") and inner != name), None)
+
+
+def door_problems(module: Module) -> list[str]:
+    """Imports of the engine, outside of it, that pass by its faces or that reach rooms which no run needs."""
+    if f"{module.name}.".startswith("spark_jobs.engine."):
+        return []
+    doors = {f"spark_jobs.engine.{room}" for room in ENGINE_ROOMS} - {"spark_jobs.engine.faces"}
+    closed = {f"spark_jobs.{room}" for room in NEVER_IN_A_RUN}
+    targets = [(found.line, found.target) for found in imports(module)]
+    # a module's name as text, which `import_module` may take
+    targets += [
+        (node.lineno, node.value)
+        for node in module.nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"[\w.]+", node.value)
+    ]
+    return [
+        f"{module.path}:{line} imports {target}"
+        for line, target in targets
+        if target.startswith("spark_jobs.engine.") and target not in doors - closed
+    ]
+
+
+def unused_names(face: Module, users: Iterable[Module], documents: Iterable[str]) -> list[str]:
+    """The names of a face that no module outside of the engine imports and no document mentions."""
+    imported = {
+        alias.name
+        for user in users
+        for node in user.nodes
+        if isinstance(node, ast.ImportFrom) and node.module == face.name
+        for alias in node.names
+    }
+    words = {word for text in documents for word in re.findall(r"\w+", text)}
+    return sorted(set(face_names(face)) - imported - words)
 
 
 def missing_modules(module: Module) -> list[str]:
@@ -279,7 +432,7 @@ def missing_modules(module: Module) -> list[str]:
 
 def kernel_problems(module: Module) -> list[str]:
     """Imports that would make a kernel depend on more than its arguments."""
-    if layer_of(module.name) != "kernels":
+    if layer_of(module.name) != "engine":
         return []
     tops = [(found, found.target.split(".")[0]) for found in imports(module)]
     return [f"{module.path}:{found.line} imports {found.target}" for found, top in tops if top in KERNELS_NEVER]
@@ -289,7 +442,8 @@ def loaded_with(all_modules: Iterable[Module]) -> dict[str, list[str]]:
     """Per module what it imports outside functions."""
     edges = {}
     for module in all_modules:
-        targets = {found.target for found in imports(module) if not found.deferred}
+        loaded = [found for found in imports(module) if not found.deferred]
+        targets = {found.target for found in loaded} | {found.defining for found in loaded}
         edges[module.name] = sorted(targets - {module.name})
     return edges
 
@@ -345,12 +499,73 @@ def test_every_layer_imports_only_what_it_lists() -> None:
     assert [problem for module in modules() for problem in layer_problems(module)] == []
 
 
-def test_every_room_of_storage_imports_only_rooms_below_it() -> None:
-    assert [problem for module in modules() for problem in room_problems(module)] == []
-    rooms = {path.name for path in (ROOT / "spark_jobs/storage").iterdir() if path.is_dir() and path.name[0] != "_"}
-    assert rooms == set(ROOMS)
+@pytest.mark.parametrize(("layer", "rooms"), [("storage", ROOMS), ("engine", ENGINE_ROOMS)])
+def test_every_room_imports_only_rooms_below_it(layer: str, rooms: dict[str, set[str]]) -> None:
+    assert [problem for module in modules() for problem in room_problems(module, layer, rooms)] == []
+    folders = {path.name for path in (ROOT / "spark_jobs" / layer).iterdir() if path.is_dir() and path.name[0] != "_"}
+    assert folders == {room.split(".")[0] for room in rooms} - {"faces"}
+    used: dict[str, set[str]] = {room: set() for room in rooms}
+    for module in modules():
+        room = room_of(module.name, layer, rooms)
+        if room:
+            used[room] |= {room_of(found.target, layer, rooms) or room for found in imports(module)}
+    assert {room: below - used[room] for room, below in rooms.items() if below - used[room]} == {}
+
+
+def test_an_import_of_a_room_above_is_found() -> None:
     upwards = module_of("spark_jobs/storage/delta/x.py", "from spark_jobs.storage.lakes.lake import Lake")
-    assert room_problems(upwards)
+    assert room_problems(upwards, "storage", ROOMS)
+    upwards = module_of("spark_jobs/engine/columns/x.py", "from spark_jobs.engine.windows.exact import sums")
+    assert room_problems(upwards, "engine", ENGINE_ROOMS)
+
+
+def test_the_product_imports_faces_of_the_engine_alone() -> None:
+    assert [problem for module in modules() for problem in door_problems(module)] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from spark_jobs.engine.records.times import DAY_US",
+        "from spark_jobs.engine.records import times",
+        "import spark_jobs.engine.windows.exact",
+        "from spark_jobs.engine.twins import windows",
+        "from spark_jobs.engine.in_memory import Chains",
+        'import_module("spark_jobs.engine.windows.aggregates")',
+    ],
+)
+def test_an_import_that_passes_by_the_faces_is_found(text: str) -> None:
+    assert len(door_problems(module_of("spark_jobs/landing/x.py", text))) == 1
+    assert not door_problems(module_of("spark_jobs/landing/x.py", "from spark_jobs.engine.records import ERASED"))
+    assert not door_problems(module_of("spark_jobs/engine/records/x.py", text))
+
+
+FACES = [module for module in modules() if face_names(module)]
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.name.removeprefix("spark_jobs.engine."))
+def test_a_face_offers_what_it_lists_and_only_what_somebody_needs(face: Module) -> None:
+    loaded = import_module(face.name)
+    assert sorted(face_names(face)) == sorted(loaded.__all__)
+    for name, defining in face_names(face).items():
+        assert getattr(loaded, name) is getattr(import_module(defining), name)
+    # a submodule that is imported becomes an attribute of its package, and would hide a name like its own
+    assert not {f"{face.name}.{name}" for name in face_names(face)} & {module.name for module in modules()}
+    users = [module for module in modules() if not f"{module.name}.".startswith("spark_jobs.engine.")]
+    documents = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "spark_jobs/engine").rglob("*.md")]
+    assert unused_names(face, users, [path.read_text(encoding="utf-8") for path in documents]) == []
+
+
+def test_every_room_of_the_engine_has_a_face() -> None:
+    rooms = {face.name.removeprefix("spark_jobs.engine.") for face in FACES}
+    assert rooms == set(ENGINE_ROOMS) - {"faces", "twins"}
+
+
+def test_a_name_of_a_face_that_nobody_needs_is_found() -> None:
+    text = "if TYPE_CHECKING:\n    from spark_jobs.engine.x.y import A, B, C\n__getattr__ = lazy_names(__name__)"
+    face = module_of("spark_jobs/engine/x/__init__.py", text)
+    user = module_of("spark_jobs/landing/x.py", "from spark_jobs.engine.x import A")
+    assert unused_names(face, [user], ["the name `B`"]) == ["C"]
 
 
 def test_every_imported_module_exists() -> None:
@@ -384,20 +599,33 @@ def test_layers_form_no_circle() -> None:
         visit(layer, ())
 
 
+def test_every_edge_that_a_layer_lists_is_used() -> None:
+    used: dict[str, set[str]] = {}
+    for module in modules():
+        own = layer_of(module.name)
+        if own is not None:
+            targets = {layer_of(found.target) for found in imports(module)}
+            used.setdefault(own, set()).update(target for target in targets if target is not None)
+    listed = {layer: allowed | INSIDE_TASKS.get(layer, set()) for layer, allowed in LAYERS.items()}
+    assert {
+        layer: edges - used.get(layer, set()) for layer, edges in listed.items() if edges - used.get(layer, set())
+    } == {}
+
+
 def test_every_package_is_a_listed_layer() -> None:
     found = {layer_of(module.name) for module in modules()} - {"spark_jobs"}
     assert found <= set(LAYERS)
-    assert {"kernels", "storage", "errors", "model"} <= found
+    assert {"engine", "storage", "errors", "model"} <= found
 
 
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("spark_jobs/kernels/x.py", "import pyspark"),
-        ("spark_jobs/kernels/x.py", "from spark_jobs.config import Settings"),
-        ("spark_jobs/kernels/deep/x.py", "from ...storage import lake"),
+        ("spark_jobs/engine/windows/x.py", "import pyspark"),
+        ("spark_jobs/engine/windows/x.py", "from spark_jobs.config import Settings"),
+        ("spark_jobs/engine/windows/deep/x.py", "from ....storage import lake"),
         ("spark_jobs/errors.py", "def f():\n    import numpy"),
-        ("spark_jobs/windows/x.py", "if TYPE_CHECKING:\n    from spark_jobs.storage.lakes.lake import Lake"),
+        ("spark_jobs/engine/windows/x.py", "if TYPE_CHECKING:\n    from spark_jobs.storage.lakes.lake import Lake"),
         ("spark_jobs/trace/x.py", "from delta import DeltaTable"),
         ("spark_jobs/novelty/x.py", "import json"),
         ("dags/x.py", "from spark_jobs.jobs import land"),
@@ -409,7 +637,7 @@ def test_a_forbidden_import_is_found(path: str, text: str) -> None:
 
 
 def test_a_kernel_that_reads_the_clock_is_found() -> None:
-    assert kernel_problems(module_of("spark_jobs/kernels/x.py", "from time import time"))
+    assert kernel_problems(module_of("spark_jobs/engine/x.py", "from time import time"))
     assert not kernel_problems(module_of("spark_jobs/server/x.py", "import time"))
 
 

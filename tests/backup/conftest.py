@@ -27,6 +27,6 @@ def settings(tmp_path: Path) -> Settings:
     file.write_text("a row\n")
     landed = {"source": "meters", "landing": 1, "path": LANDED, "checksum": Store.at(file.parent).checksum(file.name)}
     landed |= {"bytes": 6, "version": "landed", "seq_no": 0}
-    write_deltalake(made.lake_path / "bronze.db" / "files", arrow_records(FILES, [landed]))
+    write_deltalake(Path(made.lake) / "bronze.db" / "files", arrow_records(FILES, [landed]))
     publish(made, 1)
     return made

@@ -38,7 +38,7 @@ ODD = "gold.db/state_history"
 
 def publish(settings: Settings, token: int) -> None:
     """Rows under a token, and the commit that publishes them."""
-    lake = settings.lake_path
+    lake = Path(settings.lake)
     write_deltalake(lake / ROWS, pa.table({"token": [token] * 3, "n": [1, 2, 3]}), mode="append")
     odd = pa.table({"batch": [f"{token} / ü%", "b"], "token": [token, token]})
     write_deltalake(lake / ODD, odd, mode="append", partition_by=["batch"])
@@ -50,7 +50,7 @@ def publish(settings: Settings, token: int) -> None:
 def content(settings: Settings) -> dict[str, Any]:
     """The rows of all tables, sorted."""
     found = {}
-    for log in sorted(settings.lake_path.glob("*.db/*/_delta_log")):
+    for log in sorted(Path(settings.lake).glob("*.db/*/_delta_log")):
         rows = DeltaTable(log.parent).to_pyarrow_table().to_pylist()
         found[log.parent.name] = sorted(json.dumps(row, default=str, sort_keys=True) for row in rows)
     return found
@@ -72,7 +72,7 @@ def test_a_set_comes_back_as_it_was(settings: Settings, tmp_path: Path) -> None:
     assert content(other)["published"] != content(settings)["published"]
     assert len(content(settings)["hourly_history"]) == 6
     assert content(other)["hourly_history"] == [f'{{"n": {n}, "token": 1}}' for n in (1, 2, 3)]
-    assert list(damaged_tables(other.lake_path, deep=True)) == []
+    assert list(damaged_tables(Path(other.lake), deep=True)) == []
     assert (other.sources / "meters.yml").read_text() == SOURCE
     assert (other.landing_folder / LANDED).read_text() == "a row\n"
     assert not (other.home / "restoring").exists()
@@ -117,13 +117,13 @@ def test_a_log_with_a_checkpoint_comes_back_without_what_was_before_it(settings:
     place, other = str(tmp_path / "backup"), empty_home(tmp_path)
     for token in range(2, 6):
         publish(settings, token)
-    DeltaTable(settings.lake_path / ROWS).create_checkpoint()
+    DeltaTable(Path(settings.lake) / ROWS).create_checkpoint()
     publish(settings, 6)
     back_up(settings, place)
     restore(other, place)
     assert content(other) == content(settings)
-    assert not (other.lake_path / ROWS / "_delta_log" / f"{0:020}.json").exists()
-    assert list(damaged_tables(other.lake_path)) == []
+    assert not (Path(other.lake) / ROWS / "_delta_log" / f"{0:020}.json").exists()
+    assert list(damaged_tables(Path(other.lake))) == []
 
 
 def test_what_a_run_writes_meanwhile_is_not_in_the_set(
@@ -149,12 +149,12 @@ def test_a_set_begins_anew_where_a_table_was_vacuumed_meanwhile(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, other, write = str(tmp_path / "backup"), empty_home(tmp_path), Store.write
-    done = []
+    done: list[str] = []
 
     def write_beside_a_vacuum(store: Store, path: str, pieces: Any) -> str:
         if not done:
             done.append(path)
-            table = DeltaTable(settings.lake_path / ROWS)
+            table = DeltaTable(Path(settings.lake) / ROWS)
             write_deltalake(table, table.to_pyarrow_table(), mode="overwrite")
             DeltaTable(table.table_uri).vacuum(0, dry_run=False, enforce_retention_duration=False)
         return write(store, path, pieces)
@@ -197,7 +197,7 @@ def test_a_damaged_backup_is_named_and_not_restored(settings: Settings, tmp_path
     assert list(found) == [victim.stored] and told in found[victim.stored]
     with pytest.raises(BackupDamaged, match="1 missing or with other bytes"):
         restore(other, str(place))
-    assert not (other.lake_path / POINTER / "_delta_log").exists()
+    assert not (Path(other.lake) / POINTER / "_delta_log").exists()
     # the next set mends what can be seen by its size, and an earlier attempt to restore goes on
     if damage != "other":
         back_up(settings, str(place))
@@ -241,7 +241,7 @@ def test_a_home_that_is_not_empty_is_left_alone(settings: Settings, tmp_path: Pa
     (other.sources / "meters.yml").write_text("another source")
     with pytest.raises(HomeNotEmpty, match="with other content"):
         restore(other, place)
-    assert not other.lake_path.exists()
+    assert not Path(other.lake).exists()
 
 
 def test_a_backup_holds_the_sets_of_one_lake(settings: Settings, tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from spark_jobs.backup.shown_settings import shown_settings
 from spark_jobs.config import Settings
 
 
 def test_what_a_backup_keeps_of_settings_shows_no_password(tmp_path: Path) -> None:
-    places = {
+    places: dict[str, Any] = {
         "metastore_url": "jdbc:postgresql://db:5432/catalog?user=me&password=hunter2&ssl=true",
         "airflow_database_url": "postgresql+psycopg2://airflow:hunter2@db/airflow",
     }

@@ -26,8 +26,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import psutil
@@ -36,13 +37,13 @@ import pyarrow.csv as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.chunks import SourceChunks
 from spark_jobs.config import Settings
+from spark_jobs.engine.spark.chunks import SourceChunks
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.session import open_session
 from spark_jobs.sources import load_source
 from spark_jobs.storage.descriptions.times import micros
-from tests.benchmarks.chunks_kernel import Figure, against_a_plain_table, many_chunks
+from tests.benchmarks.engine.chunks import Figure, against_a_plain_table, many_chunks
 
 SOURCE = """
 source: telemetry
@@ -132,8 +133,8 @@ def query(bed: Bed, options: argparse.Namespace) -> Iterator[Figure]:
     yield Figure("chunk range, the first question of an object, median", first.seconds * 1e3, "ms")
     for names in (COMPONENTS[:1], COMPONENTS):
         asked, landed = bed.questions(options.devices), bed.landed()
-        plain = bed.measured(lambda device, lo, hi, names=names: bed.filtered(device, lo, hi, names), asked)
-        dense = bed.measured(lambda d, lo, hi, names=names, of=landed: bed.ranged(d, lo, hi, names, of), asked)
+        plain = bed.measured(partial(bed.filtered, names=names), asked)
+        dense = bed.measured(partial(bed.ranged, names=names, landed=landed), asked)
         what = f"{len(names)} of {len(COMPONENTS)} components"
         read = [spent.read / 1e3 for spent in (plain, dense)]
         yield Figure(f"plain filter, {what}: bytes read", read[0], "kB")
@@ -290,7 +291,7 @@ class Bed:
         for file in files.iterdir():
             (place / file.name).hardlink_to(file)
         begun = time.perf_counter()
-        run = {"run_id": "bench", "settings": self.settings, "spark": self.spark}
+        run: dict[str, Any] = {"run_id": "bench", "settings": self.settings, "spark": self.spark}
         run_stage("land", source="telemetry", lo=START, hi=START + DAY, **run)
         return time.perf_counter() - begun
 
@@ -303,7 +304,7 @@ class Bed:
 
     def stored_bytes(self, table: str) -> int:
         """Bytes of a table's live files."""
-        return int(self.spark.sql(f"DESCRIBE DETAIL {table}").first().sizeInBytes)
+        return int(self.spark.sql(f"DESCRIBE DETAIL {table}").head(1)[0].sizeInBytes)
 
     def questions(self, devices: int) -> list[tuple[str, datetime, datetime]]:
         """Devices and ranges of 0.1 % of the day."""
@@ -354,7 +355,9 @@ class Bed:
         return self.measured(lambda *_: self.spark.table("plain.nothing").where("a > 0").toArrow(), empty)
 
     def _read_bytes(self) -> int:
-        counts = self.spark.sparkContext._jvm.org.apache.hadoop.fs.FileSystem.getAllStatistics()
+        jvm = self.spark.sparkContext._jvm
+        assert jvm is not None
+        counts = jvm.org.apache.hadoop.fs.FileSystem.getAllStatistics()
         return sum(int(count.getBytesRead()) for count in counts)
 
 

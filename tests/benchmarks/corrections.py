@@ -100,7 +100,7 @@ class Bench:
     def write(self, drop: int, minutes: np.ndarray, seed: int) -> None:
         """A drop's file: one row per minute given, counted from the start."""
         random = np.random.default_rng(seed)
-        folder = self.settings.landing / "metered" / f"{START + drop * DAY:%Y-%m-%d}"
+        folder = self.settings.landing_folder / "metered" / f"{START + drop * DAY:%Y-%m-%d}"
         folder.mkdir(parents=True, exist_ok=True)
         times = micros(START) + minutes.astype(np.int64) * 60_000_000
         names = np.array([f"meter-{i:02d}" for i in range(KEYS)])
@@ -190,7 +190,7 @@ def as_of(bench: Bench, windows: int, repeats: int) -> list[Figure]:
     """A window table all of whose rows were restated 49 times, written as runs would have written it."""
     lake, source = SparkLake(bench.spark), bench.source
     ensure_source(lake, source)
-    define_names(lake, source, [source])
+    define_names(lake, source)
     table = definitions(source)[0].table()
     published = Publication(0, source.drops.start_us, source.drops.start_us)
     figures: list[Figure] = []

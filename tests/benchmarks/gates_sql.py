@@ -113,7 +113,7 @@ def main(sizes: list[int]) -> None:
             day = FIRST + timedelta(days=place)
             write_day(home / "landing", day, rows, place)
             lo = datetime(day.year, day.month, day.day, tzinfo=UTC)
-            run = {"source": "large", "lo": lo, "hi": lo + timedelta(days=1), "run_id": f"day-{place}"}
+            run: dict[str, Any] = {"source": "large", "lo": lo, "hi": lo + timedelta(days=1), "run_id": f"day-{place}"}
             run_stage("land", **run, settings=settings, spark=spark)
             landings = sorted({row["landing"] for row in lake.records(FILES) if row["run_id"] == run["run_id"]})
 

@@ -15,12 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.checkpoints.frames import BUCKET, PLACE
-from spark_jobs.kernels.deltas.cutting import CompactionPolicy
-from spark_jobs.kernels.deltas.frontiers import Frontiers
-from spark_jobs.kernels.deltas.mapping import Meaning
-from spark_jobs.kernels.deltas.states import NO_DELTA
-from spark_jobs.kernels.deltas.strategies import TieredMerge
+from spark_jobs.engine.deltas import NO_DELTA, CompactionPolicy, Frontiers, Meaning, TieredMerge
+from spark_jobs.engine.spark.checkpoints import BUCKET, PLACE
 from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART
 from spark_jobs.restatement.chain_worker import ChainWorker
 from spark_jobs.restatement.chains import chain_schema

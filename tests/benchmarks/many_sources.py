@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.definitions.catalog import name_definitions
 from spark_jobs.jobs.in_force import take_fingerprints
-from spark_jobs.jobs.source_parts import SHARED, histories, own_tables
+from spark_jobs.lifecycle.source_parts import SHARED, histories, own_tables
 from spark_jobs.session import open_session
 from spark_jobs.sources import load_source
 from spark_jobs.storage.delta.fences import Fence

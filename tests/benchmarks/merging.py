@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,11 @@ def measure(days: int) -> None:
         given: dict[str, Any] = {"source": "flights", "lo": lo, "hi": hi, "run_id": f"days-{first}-{last}"}
         run_stage(stage, **given, settings=settings, spark=spark, request=Request(pass_gap=True))
 
-    seconds = timed(lambda: [run("land", day, day + 1) for day in range(days)])
+    def land_days() -> None:
+        for day in range(days):
+            run("land", day, day + 1)
+
+    seconds = timed(land_days)
     print(f"{days} landings: {seconds:.0f} s, {seconds / days:.2f} s each", flush=True)
     for stage in STAGES:
         run(stage, 0, days)
@@ -75,7 +80,7 @@ def measure(days: int) -> None:
 
 
 def report(spark: Any, source: Any, when: str) -> None:
-    from spark_jobs.chunks import SourceChunks
+    from spark_jobs.engine.spark.chunks import SourceChunks
     from spark_jobs.storage.descriptions.tables import chunks
     from spark_jobs.storage.descriptions.times import micros
     from spark_jobs.storage.lakes.spark_lake import SparkLake
@@ -85,9 +90,9 @@ def report(spark: Any, source: Any, when: str) -> None:
     rows = spark.sql("SELECT sum(rows) FROM bronze.flights_chunks").first()[0]
     asked = SourceChunks(spark, source)
     entities = [row.entity for row in spark.sql("SELECT DISTINCT entity FROM bronze.flights_chunks LIMIT 15").collect()]
-    month = [micros(FIRST + timedelta(days=day)) for day in (3, 33)]
-    ranges = [timed(lambda e=e: asked.range_query(e, "departed", *month, ["dep_delay"])) for e in entities[:QUERIES]]
-    latest = [timed(lambda e=e: asked.latest_at(e, "departed", month[1], ["dep_delay"])) for e in entities[:QUERIES]]
+    lo, hi = (micros(FIRST + timedelta(days=day)) for day in (3, 33))
+    ranges = [timed(partial(asked.range_query, e, "departed", lo, hi, ["dep_delay"])) for e in entities[:QUERIES]]
+    latest = [timed(partial(asked.latest_at, e, "departed", hi, ["dep_delay"])) for e in entities[:QUERIES]]
     told = {
         "rows": rows, "chunks": n_chunks, "rows a chunk": round(rows / n_chunks, 2), "files": len(files),
         "bytes": size, "bytes a row": round(size / rows, 1), "range ms": round(1e3 * statistics.median(ranges)),

@@ -23,9 +23,9 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.restatement.restater import Outcome, Restater, filled, row_schema
+from spark_jobs.engine.spark.windows import METRICS
+from spark_jobs.restatement.restater import Restater, WorkerReport, fill_columns, row_schema
 from spark_jobs.sources import parse_source
-from spark_jobs.windows.worker import METRICS
 
 START_US = 1_704_067_200_000_000
 BATCH = 10_000
@@ -57,16 +57,16 @@ def tables(definition: Definition, rows: int) -> Iterator[tuple[pa.Table, None]]
         time_us = START_US + number // 100 * 10_000_000 + number % 100 * 1000
         columns = {"time": time_us, "row_id": number, "v_v": number * 0.5}
         columns |= {name: np.full(BATCH, value) for name, value in same.items()}
-        yield filled(pa.table({name: pa.array(values) for name, values in columns.items()}), schema), None
+        yield fill_columns(pa.table({name: pa.array(values) for name, values in columns.items()}), schema), None
 
 
 def restated(rows: int) -> str:
     """One line of the result."""
     definition = Definition(parse_source(yaml.safe_dump(SOURCE), file="meters.yml"), "found")
     worker = Restater(definition, known_from_us=1, everything=False)
-    list(worker(iter([next(tables(definition, rows))]), Outcome()))
+    list(worker(iter([next(tables(definition, rows))]), WorkerReport()))
     before = _greatest_mib()
-    began, outcome = time.process_time(), Outcome()
+    began, outcome = time.process_time(), WorkerReport()
     windows = sum(table.num_rows for table in worker(tables(definition, rows), outcome))
     seconds = time.process_time() - began
     used = {name: getattr(outcome.memory, name) for name in METRICS}

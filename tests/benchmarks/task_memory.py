@@ -81,7 +81,7 @@ def measure(way: str, mib: int, text: int, answer: Connection) -> None:
         else:
             definition = SimpleNamespace(key=("entity",))
             work = SimpleNamespace(by_time=True, definition=definition, token=1)
-            to.write(_Work._stamped(work, (t.drop_columns(["token"]) for t in given())))  # type: ignore[arg-type]
+            to.write(_Work._stamp(work, (t.drop_columns(["token"]) for t in given())))  # type: ignore[arg-type]
         answer.send((taken, proc_kib("VmHWM") * 1024 - before * 1024))
 
 

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -36,12 +36,7 @@ from pyspark.sql import functions as F  # noqa: N812
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from spark_jobs.config import Settings
-from spark_jobs.kernels.arrangement import (
-    ArrangementState,
-    CompactionResponse,
-    StoredBatch,
-    merged_batch,
-)
+from spark_jobs.engine.arrangement import ArrangementState, CompactionResponse, StoredBatch, merged_batch
 from spark_jobs.model import Frontier
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.session import open_session
@@ -99,13 +94,14 @@ def timed(work: Callable[[], object]) -> float:
 def in_turns(name: str, ours: Callable[[], object], peer: Callable[[], object], repeats: int, bound: float) -> Figure:
     """Run both in turns, once unmeasured first; medians."""
     runs = [(timed(ours), timed(peer)) for _ in range(repeats + 1)][1:]
-    return Figure(name, *(statistics.median(side) for side in zip(*runs, strict=True)), bound)
+    ours_s, peers_s = (statistics.median(side) for side in zip(*runs, strict=True))
+    return Figure(name, ours_s, peers_s, bound)
 
 
 @contextmanager
 def session(home: Path) -> Iterator[SparkSession]:
     """A classic session as a deployment on two cores has it."""
-    given = {"spark": "classic", "master": "local[2]", "heap": "3g", "shuffle_partitions": 2}
+    given: dict[str, Any] = {"spark": "classic", "master": "local[2]", "heap": "3g", "shuffle_partitions": 2}
     spark = open_session(Settings(home=home, **given), "tidemark-benchmark")
     # as a run's stages set it
     spark.conf.set("spark.sql.adaptive.enabled", "false")
@@ -144,7 +140,7 @@ def drain(spark: SparkSession, home: Path, n_rows: int, repeats: int) -> Figure:
     landed = spark.range(n_rows).selectExpr(*values, f"{of_day} AS time", "1L AS diff")
     plane = SourcePlane(lake, source)
     handle = plane.new_handle("U")
-    plane.write(landed.selectExpr("*", f"'{handle}' AS batch"), [handle], n_rows=n_rows)
+    plane.write(landed.selectExpr("*", f"'{handle}' AS batch"), n_rows=n_rows)
     batch = plane.stored([handle])[handle]
 
     def ours() -> None:
@@ -156,7 +152,7 @@ def drain(spark: SparkSession, home: Path, n_rows: int, repeats: int) -> Figure:
             # as a run places its rows: what is sealed into the trace's new batch, the rest where it waits
             .selectExpr("* EXCEPT (batch)", f"IF(time < '2025-01-01', '{target}', 'U{target}') AS batch")
         )
-        plane.write(rows, [target], consolidate=True, n_rows=n_rows)
+        plane.write(rows, consolidate=True, n_rows=n_rows)
         assert plane.stored([target])[target].n_updates == n_rows
 
     def peer() -> None:
@@ -205,7 +201,7 @@ def snapshot(spark: SparkSession, home: Path, n_days: int, rows_per_day: int, re
         "1L AS diff",
         f"CASE {cases} END AS batch",
     )
-    plane.write(rows, [b.handle for b in state.trace])
+    plane.write(rows)
     whole = Table("trace", "bench_whole", "The same rows in one file set.", (*UPDATE[1:], *data))
     lake.catalog.ensure({"trace": ""}, [whole])
     one_set = rows.select(*whole.column_names).repartition(1).sortWithinPartitions("key", "value")
@@ -245,7 +241,7 @@ def build(home: Path, n_days: int) -> None:
         rows = spark.range(n_days * ROWS_PER_DAY).selectExpr(
             *columns, f"{given['event_time']} AS time", "1L AS diff", batch
         )
-        plane.write(rows, handles)
+        plane.write(rows)
         stored = plane.stored(handles)
         standing, frontier_rows, ledger = SourceFrontiers.start(source), [], []
         for day, handle in enumerate(handles):
@@ -254,13 +250,13 @@ def build(home: Path, n_days: int) -> None:
             assert request is not None
             drained = state.install_drain(request, stored[handle])
             assert drained is not None
-            landed = standing.replacing(drained, day).with_landed(range(day, day + 1))
+            landed = standing.replace_arrangement(drained, day).with_landed(range(day, day + 1))
             standing = replace(landed, reached_us=landed.seal_us)
             frontier_rows.append(frontier_row(source.name, day + 1, "built", standing))
             ledger.append({"source": source.name, "landing": day + 1, "rows": ROWS_PER_DAY})
         for table, made in ((FRONTIERS, frontier_rows), (FILES, ledger)):
             lake.append(table, frame_of(lake.spark, table, made).repartition(n_days), None)
-        lease = {"token": n_days, "run_id": None, "pid": 0, "staged": {}, "verdicts": []}
+        lease: dict[str, Any] = {"token": n_days, "run_id": None, "pid": 0, "staged": {}, "verdicts": []}
         (home / "leases").mkdir(exist_ok=True)
         (home / "leases" / f"{source.name}.lease").write_text(json.dumps(lease))
         days.publish()

@@ -21,13 +21,7 @@ import pyarrow as pa
 # run by path from anywhere: the package lies two directories above this file's
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from spark_jobs.kernels.arrangement import (
-    ArrangementState,
-    CompactionResponse,
-    StoredBatch,
-    UnsealedBatch,
-    merged_batch,
-)
+from spark_jobs.engine.arrangement import ArrangementState, CompactionResponse, StoredBatch, UnsealedBatch, merged_batch
 from spark_jobs.model import Frontier
 from spark_jobs.trace import UPDATE_SCHEMA, Arrangement, ArrowPlane
 

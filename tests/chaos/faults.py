@@ -45,10 +45,10 @@ def interrupt(site: Site, chance: Random, command: Command) -> str:
     return "Ctrl-C"
 
 
-def kill_part(part: str, number: signal.Signals = signal.SIGKILL) -> Strike:
+def kill_part(part: str, number: signal.Signals = signal.SIGKILL) -> Callable[[Site, Random, Command | None], str]:
     """The end of one of the processes that `tidemark up` started: at once, or in order, as its supervisor ends it."""
 
-    def strike(site: Site, chance: Random, command: Command) -> str:
+    def strike(site: Site, chance: Random, command: Command | None) -> str:
         pid = site.pid(part)
         with contextlib.suppress(psutil.Error):
             psutil.Process(pid).send_signal(number)

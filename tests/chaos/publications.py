@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -19,6 +20,7 @@ from spark_jobs.server.logins import login
 from spark_jobs.server.thrift_client import thrift_connection
 from tests.chaos import faults
 from tests.chaos.site import Site
+from tests.installations import until
 
 DELAYS = "origin, {0}_start, {0}_end, departures, mean_delay, max_delay"
 ROTATIONS = "tailnum, {0}_start, {0}_end, flights, air_minutes"
@@ -71,17 +73,22 @@ def question(at: str = "") -> str:
 
 @dataclass
 class Reads:
-    """What readers were told."""
+    """The answers and errors that `readers` readers got."""
 
+    readers: int
     answers: Counter[tuple[tuple[str, int, str], ...]] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
+
+    def wait_for_new_answer(self) -> None:
+        """Wait until an answer has come that was asked after this call: each reader has one in flight at most."""
+        enough = self.answers.total() + self.readers + 1
+        until(lambda: self.answers.total() >= enough or self.errors, 300, "the readers get no answers")
 
 
 @contextmanager
 def readers(site: Site, count: int) -> Iterator[Reads]:
     """So many readers with connections of their own, asking in a loop until the block ends."""
-    reads, over, lock = Reads(), threading.Event(), threading.Lock()
+    reads, over, lock = Reads(count), threading.Event(), threading.Lock()
     text = question()
 
     def read() -> None:
@@ -111,10 +118,19 @@ def readers(site: Site, count: int) -> Iterator[Reads]:
             thread.join()
 
 
+def _is_past(site: Site, token: int) -> bool:
+    return site.token("flights") > token
+
+
 def publish(
-    site: Site, landing: Path, days: list[str], files: Mapping[str, str], failing: Random | None = None
+    site: Site,
+    landing: Path,
+    days: list[str],
+    files: Mapping[str, str],
+    failing: Random | None = None,
+    after_each: Callable[[], None] = lambda: None,
 ) -> list[str]:
-    """A publication for each day, some after a failure that `failing` chooses; the failures."""
+    """Publish each day, some after a failure that `failing` chooses, and call `after_each`; returns the failures."""
     failures = []
     for day in days:
         path = landing / "flights" / day / "flights.csv"
@@ -130,7 +146,7 @@ def publish(
         if failing and failure in ("kill", "interrupt"):
             before = site.token("flights")
             begun = site.start(*command)
-            site.wait_for(lambda last=before + 4: site.token("flights") > last, begun)
+            site.wait_for(partial(_is_past, site, before + 4), begun)
             faults.pause(failing, 5.0)
             (faults.kill_command if failure == "kill" else faults.interrupt)(site, failing, begun)
             site.end(begun)
@@ -140,6 +156,7 @@ def publish(
         output = site.do(*command)
         assert output.ok, output.text
         failures += [failure] if failure else []
+        after_each()
     return failures
 
 

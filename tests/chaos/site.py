@@ -20,7 +20,7 @@ import psutil
 from spark_jobs.server.connect_client import connect_socket
 from spark_jobs.server.health import connect_health, sql_health
 from spark_jobs.server.lake import lost_folders
-from spark_jobs.server.status import running_supervisor
+from spark_jobs.server.state import running_supervisor
 from spark_jobs.server.thrift_client import thrift_query
 from tests.chaos.outputs import Output
 from tests.installations import CHECKOUT, TIDEMARK, Installation, free_port
@@ -262,7 +262,7 @@ def remove(folder: Path) -> None:
 
 def marked(home: Path) -> Iterator[psutil.Process]:
     """Processes that the installation left."""
-    from spark_jobs.server.processes import marked as of_home
+    from spark_jobs.server.processes import marked_processes as of_home
 
     yield from of_home(home)
 

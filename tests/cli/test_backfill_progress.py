@@ -11,23 +11,25 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.cli.app import run
-from spark_jobs.cli.backfill_progress import STOPPED, Pace, stopping
+from spark_jobs.cli.backfill_progress import STOPPED, BackfillPace, stopping
 from spark_jobs.cli.commands import backfill as command
 from spark_jobs.config import Settings
 from spark_jobs.server import backfill
-from spark_jobs.server.backfill import Backfill, BackfillFailed, Slice, SliceRun
+from spark_jobs.server.backfill import Backfill, BackfillFailed, BackfillSlice, SliceRun
 from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.sources import find_source
 from spark_jobs.storage.coordination.turns import PRESENT_S, Line, NoDriver, Turn
 
 
 def slice_run(number: int, state: str, rows: int | None = None, *, drops: int = 10, size: int = 90) -> SliceRun:
-    return SliceRun(Slice(f"2015-{number:02}-01", f"2015-{number:02}-10", drops, size), f"r{number}", state, 1.0, rows)
+    return SliceRun(
+        BackfillSlice(f"2015-{number:02}-01", f"2015-{number:02}-10", drops, size), f"r{number}", state, 1.0, rows
+    )
 
 
 def test_a_line_says_drops_rows_per_second_and_time_left() -> None:
     now = 1000.0
-    pace = Pace("meters", clock=lambda: now)
+    pace = BackfillPace("meters", clock=lambda: now)
     before = slice_run(1, "success", 5_000_000)
     assert pace.line([before, slice_run(2, "running"), slice_run(3, "waiting")]) == (
         "meters: 10 of 30 drops done, 10 running, 0 failed"
@@ -55,7 +57,7 @@ def test_the_first_interrupt_asks_to_stop_and_the_second_one_leaves(capsys: pyte
 def test_a_failed_run_is_told_of_also_where_the_lake_server_cannot_say_why(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = Backfill("flights", (Slice("2013-01-02", "2013-01-03", 2, 9),), identity="now")
+    work = Backfill("flights", (BackfillSlice("2013-01-02", "2013-01-03", 2, 9),), identity="now")
 
     def carry_out(*_: object, **__: object) -> None:
         raise BackfillFailed(expected="a", found="b", runs={work.run_id(0): "failed"})
@@ -72,7 +74,7 @@ def test_a_failed_run_is_told_of_also_where_the_lake_server_cannot_say_why(
 def test_a_run_that_airflow_has_no_room_for_keeps_no_place_in_line_for_the_one_after_it(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slices = tuple(Slice(f"2013-01-0{day}", f"2013-01-0{day}", 1, 9) for day in (2, 3, 4))
+    slices = tuple(BackfillSlice(f"2013-01-0{day}", f"2013-01-0{day}", 1, 9) for day in (2, 3, 4))
     work = Backfill("flights", slices, identity="now")
     leases = settings.home / "leases"
     scheduled = Line(leases, "flights", Turn("scheduled", 10**18, "a later day", staged=True), NoDriver())
@@ -114,7 +116,7 @@ def test_who_stops_a_backfill_is_told_to_resume_it_and_nothing_else(
 ) -> None:
     for name, value in settings.environment().items():
         monkeypatch.setenv(name, value)
-    work = backfill.new_backfill("flights", [Slice("2013-01-02", "2013-01-02", 1, 9)], pass_gap=False)
+    work = backfill.new_backfill("flights", [BackfillSlice("2013-01-02", "2013-01-02", 1, 9)], pass_gap=False)
     monkeypatch.setattr(backfill, "last_backfill", lambda *_: work)
 
     def carry_out(*_: object, **__: object) -> list[SliceRun]:
@@ -125,5 +127,5 @@ def test_who_stops_a_backfill_is_told_to_resume_it_and_nothing_else(
     monkeypatch.setattr(backfill, "carry_out", carry_out)
     assert run(["backfill", "flights", "--resume"]) == STOPPED
     printed = " ".join(capsys.readouterr().err.split())
-    assert printed.count("go on with: tidemark backfill flights --resume") == 1
+    assert printed.count("continue with: tidemark backfill flights --resume") == 1
     assert "interrupted" not in printed

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spark_jobs.cli.forward import LENGTH, SOCKET, STATUS, in_folder, received
+from spark_jobs.cli.forward import LENGTH, SOCKET, STATUS, in_folder, receive_exactly
 from spark_jobs.config import Settings
 from spark_jobs.storage.coordination.turns import Line, NoDriver, Turn
 from tests.cli.test_command_line import METERS
@@ -108,6 +108,17 @@ def test_a_command_has_its_users_arguments_folder_streams_and_environment(
     assert other.returncode == 2
 
 
+def test_tidemark_alone_says_the_same_as_without_it(environment: dict[str, str], server: psutil.Process) -> None:
+    program = "from spark_jobs.cli.app import run; run([])"
+    alone = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    before = server.cpu_times().children_user
+    done = start(environment)
+    assert done.communicate() == (alone.stdout, alone.stderr)
+    assert done.returncode == 0
+    assert "tidemark up --no-airflow" in alone.stdout
+    assert server.cpu_times().children_user > before, "the server ran it"
+
+
 def test_refusals_end_as_they_do_without_it(environment: dict[str, str], server: psutil.Process) -> None:
     done = start(environment, "sql", "SELECT 1", "--json")
     assert json.loads(done.communicate()[0])["error"]["code"] == "server_unreachable"
@@ -177,8 +188,8 @@ def test_who_lost_a_backfill_with_the_server_is_told_to_resume_it(environment: d
         client = start({**environment, "TIDEMARK_HOME": str(tmp_path)}, "backfill", "meters", "--failed")
         connection, _ = listener.accept()
         with connection:
-            (size,) = LENGTH.unpack(received(connection, LENGTH.size))
-            received(connection, size)
+            (size,) = LENGTH.unpack(receive_exactly(connection, LENGTH.size))
+            receive_exactly(connection, size)
             connection.sendall(STATUS.pack(client.pid))
     refusal = " ".join(client.communicate()[1].split())
     assert "`tidemark up`, then `tidemark backfill SOURCE --resume`" in refusal

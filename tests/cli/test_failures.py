@@ -18,7 +18,16 @@ from thrift.transport.TTransport import TTransportException
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.extraction.tables import _UNREACHABLE
-from spark_jobs.failures import _KINDS, CatalogLost, DiskFailed, FileDamaged, WorkerDied, explained, recognized
+from spark_jobs.failures import (
+    _KINDS,
+    CatalogLost,
+    DiskFailed,
+    TableFileDamaged,
+    WorkerDied,
+    explain,
+    recognize,
+    recognized_in,
+)
 from spark_jobs.publish.marts import _SERVER_LOST
 from spark_jobs.trace.delta_plane import _OVERTAKEN
 from tests.installations import free_port
@@ -49,14 +58,33 @@ CASES = [
     (KeyError("departed"), "unexpected"),
 ]
 
+OF_A_FUNCTION = (
+    "[USER_RAISED_EXCEPTION] before_first_publication: expected a time from the first publication on, 2024-01-01 23:59,"
+    " found 2023-12-31 00:00; ask later: a run of several drops publishes them at one time SQLSTATE: P0001\n\tat x"
+)
+
+
+def test_a_refusal_by_a_function_of_sql_has_its_own_code_for_commands_and_for_dbt(settings: Settings) -> None:
+    told = explain(RuntimeError(OF_A_FUNCTION), settings)
+    assert (told.code, told.expected, told.found, told.next_step) == (
+        "before_first_publication",
+        "a time from the first publication on, 2024-01-01 23:59",
+        "2023-12-31 00:00",
+        "ask later: a run of several drops publishes them at one time",
+    )
+    assert recognized_in(f"Runtime Error in model late\n  {OF_A_FUNCTION}") == (
+        f"{told.code}: expected {told.expected}, found {told.found}",
+        told.next_step,
+    )
+
 
 @pytest.mark.parametrize(("error", "code"), CASES, ids=[str(case[0])[:20] for case in CASES])
 def test_a_failure_is_explained_in_a_sentence(settings: Settings, error: Exception, code: str) -> None:
-    told = explained(error, settings)
+    told = explain(error, settings)
     assert told.code == code
     assert told.expected and told.found and told.consequence and told.next_step
     assert "\tat" not in told.sentence()
-    assert type(error).__name__ in Path(told.log).read_text()
+    assert type(error).__name__ in Path(told.facts["log"]).read_text()
 
 
 def test_what_it_came_from_counts_and_a_refusal_speaks_for_itself(settings: Settings) -> None:
@@ -66,13 +94,13 @@ def test_what_it_came_from_counts_and_a_refusal_speaks_for_itself(settings: Sett
         except OSError as cause:
             raise ValueError("the write failed") from cause
     except ValueError as error:
-        assert explained(error, settings).code == "disk_full"
+        assert explain(error, settings).code == "disk_full"
     refusal = ParameterError(expected="a", found="b", next_step="c")
-    assert explained(refusal, settings) is refusal
+    assert explain(refusal, settings) is refusal
 
 
 def test_others_are_not_recognized_and_leave_no_file(settings: Settings) -> None:
-    assert recognized(ValueError("a statement that cannot be parsed"), settings) is None
+    assert recognize(ValueError("a statement that cannot be parsed"), settings) is None
     assert not (settings.logs_dir / "failures").exists()
 
 
@@ -96,7 +124,7 @@ def test_what_other_programs_say_is_what_their_pinned_versions_say(tmp_path: Pat
         ],
         # of an embedded catalog that was opened while its disk was full
         DiskFailed: [derby(state) for state in ("25502", "25503", "25505", "XSLA4.D")],
-        FileDamaged: [
+        TableFileDamaged: [
             text_in(
                 SPARK / "parquet-hadoop-*.jar",
                 "org/apache/parquet/hadoop/ParquetFileReader.class",
@@ -107,7 +135,7 @@ def test_what_other_programs_say_is_what_their_pinned_versions_say(tmp_path: Pat
     }
     for error, texts in said.items():
         for text in texts:
-            assert any(kind.is_told_by(text) for kind in _KINDS if kind.error is error), (error, text)
+            assert any(kind.matches(text) for kind in _KINDS if kind.error is error), (error, text)
 
 
 def test_thrift_says_of_a_server_that_is_gone_what_marts_look_for() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.connect_program import run_program
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 PROGRAM = """
 from pyspark.sql import SparkSession

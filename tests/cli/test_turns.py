@@ -32,11 +32,10 @@ def stages(settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
     def noted(name: str, *, request: Request, **_: Any) -> dict[str, Any]:
         ran.append((name, request.pass_gap, other(settings).step() is None))
-        return {"stage": name, "seconds": 0.0, "commits": 0}
+        return {"stage": name, "seconds": 0.0, "commits": 0, "files": 0}
 
     monkeypatch.setattr(pipeline, "run_stage", noted)
     monkeypatch.setattr(pipeline, "open_session", lambda *_: SimpleNamespace(stop=lambda: None))
-    monkeypatch.setattr(pipeline, "_preload", lambda: None)
     return ran
 
 

@@ -116,7 +116,11 @@ def test_a_failed_run_is_told_of_with_its_task(told: Settings, hook: Any) -> Non
         ("seal", "earlier", "failed at seal; published tables read as before"),
         ("publish", "earlier", "failed at publish; published tables read as before"),
         # the marts come after the commit
-        ("publish", "scheduled__1", "failed at publish; its rows are published, what follows them is not whole"),
+        (
+            "publish",
+            "scheduled__1",
+            "failed at publish; its rows are published, but marts or notes after them are not whole",
+        ),
         ("publish", None, "failed at publish; the run's page says whether its rows are published"),
     ],
 )

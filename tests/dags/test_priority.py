@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,11 @@ pytestmark = pytest.mark.slow
 def test_the_tasks_of_a_backfill_weigh_less_than_all_others() -> None:
     from spark_jobs.scheduling.priority import DayFirst
 
+    def task_of(run_id: str) -> Any:
+        return SimpleNamespace(run_id=run_id)
+
     weights = {
-        name: DayFirst().get_weight(SimpleNamespace(run_id=name))
+        name: DayFirst().get_weight(task_of(name))
         for name in ("scheduled__2013-01-01", "manual__2013-01-01", "backfill__2013-01-01", "drops__2013-01-01__x")
     }
     assert min(weights["scheduled__2013-01-01"], weights["manual__2013-01-01"]) > max(

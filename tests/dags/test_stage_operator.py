@@ -111,11 +111,14 @@ def test_a_scheduled_run_covers_its_data_interval(tasks: Any) -> None:
 
 def test_parameters_name_the_first_and_the_last_drop_both_included(tasks: Any) -> None:
     run = dag_run("2013-02-01", "2013-02-02")
-    assert interval(tasks, run, **{"from": "2013-01-02", "to": "2013-01-04"}) == (at("2013-01-02"), at("2013-01-05"))
+    assert interval(tasks, run, DAILY, **{"from": "2013-01-02", "to": "2013-01-04"}) == (
+        at("2013-01-02"),
+        at("2013-01-05"),
+    )
 
 
 def test_a_first_drop_alone_is_the_last_one_too(tasks: Any) -> None:
-    assert interval(tasks, dag_run(), **{"from": "2013-01-02"}) == (at("2013-01-02"), at("2013-01-03"))
+    assert interval(tasks, dag_run(), DAILY, **{"from": "2013-01-02"}) == (at("2013-01-02"), at("2013-01-03"))
 
 
 @pytest.mark.parametrize("empty", [(None, None), ("2013-01-05T09:30:00", "2013-01-05T09:30:00")])
@@ -146,7 +149,7 @@ def test_a_parameter_that_names_no_drop_is_refused_and_not_retried(
 
     task, calls = ending(tasks, monkeypatch, {})
     with pytest.raises(AirflowFailException, match="parameter: expected"):
-        task.execute(context(dag_run(*JANUARY_2), **{"from": text}))
+        task.execute(context(dag_run(*JANUARY_2), None, **{"from": text}))
     assert calls == []
 
 
@@ -323,7 +326,7 @@ def test_a_run_lets_the_one_before_it_pass_if_its_drops_are_earlier(
     from airflow.sdk.exceptions import TaskDeferred
 
     task, calls = first_stage(tasks, monkeypatch, tmp_path)
-    monkeypatch.setattr("spark_jobs.scheduling.trigger.AirflowRuns.is_on", lambda self, run_id: True)
+    monkeypatch.setattr("spark_jobs.scheduling.trigger.DagRuns.is_on", lambda self, run_id: True)
     before = dag_run("2013-01-01", "2013-01-02", run_id="first", run_type="backfill")
     with pytest.raises(TaskDeferred) as waiting:
         task.execute(context(dag_run(*JANUARY_2), before))
@@ -341,7 +344,13 @@ def test_the_trigger_fires_once_the_run_has_its_turn(tasks: Any, tmp_path: Path)
 
     other = Line(tmp_path, "flights", Turn("cli-1", 0, "2013-01-01"), NoDriver())
     assert other.step() is None
-    arguments = {"leases": str(tmp_path), "dag_id": "flights", "run_id": "r", "lo_us": 1, "drops": "2013-01-02"}
+    arguments: dict[str, Any] = {
+        "leases": str(tmp_path),
+        "dag_id": "flights",
+        "run_id": "r",
+        "lo_us": 1,
+        "drops": "2013-01-02",
+    }
     waiting = trigger.TurnTrigger(**arguments, before=None)
 
     async def fires() -> Any:
@@ -400,13 +409,13 @@ def test_a_run_that_catches_up_waits_for_the_inputs_of_all_its_drops_and_in_line
     first_stage(tasks, monkeypatch, tmp_path)
     task = tasks.StageOperator(task_id="land", source="flights", drops=DAILY, waits=True)
     monkeypatch.setattr(catching_up, "drops_due", lambda _, __, drops: range(1, drops.stop))
-    monkeypatch.setattr(inputs.Inputs, "missing", lambda *_: "a file")
+    monkeypatch.setattr(inputs.RunInputs, "missing_input", lambda *_: "a file")
     given = context(dag_run("2013-01-04", "2013-01-05", run_type="scheduled"))
     with pytest.raises(TaskDeferred) as waiting:
         task.execute(given)
     arguments = waiting.value.trigger.serialize()[1]
     assert (arguments["lo_us"], arguments["hi_us"]) == (DAILY.start(1), DAILY.start(4))
-    monkeypatch.setattr(inputs.Inputs, "missing", lambda *_: None)
+    monkeypatch.setattr(inputs.RunInputs, "missing_input", lambda *_: None)
     with (
         hold_turn(tmp_path / "leases", "flights", Turn("cli-1", 0, "2013-01-01"), driver=NoDriver()),
         pytest.raises(TaskDeferred) as waiting,
@@ -457,11 +466,20 @@ def test_a_plan_is_asked_about_first_and_what_was_approved_is_what_runs(
     from airflow.sdk.execution_time import hitl
 
     from spark_jobs.jobs.base import Base
-    from spark_jobs.jobs.plan import Plan
+    from spark_jobs.plans.plan import Plan
 
-    texts = dict.fromkeys(("definition", "published_definition"), "d")
-    times = dict.fromkeys(("seal_us", "reached_us", "horizon_us", "published_us", "published_reached_us"), 0)
-    about = {"only_file": None, "retract": False, "replay": None, "files": {}, "landed": (), "landed_through": 0}
+    texts: dict[str, Any] = dict.fromkeys(("definition", "published_definition"), "d")
+    times: dict[str, Any] = dict.fromkeys(
+        ("seal_us", "reached_us", "horizon_us", "published_us", "published_reached_us"), 0
+    )
+    about: dict[str, Any] = {
+        "only_file": None,
+        "retract": False,
+        "replay": None,
+        "files": {},
+        "landed": (),
+        "landed_through": 0,
+    }
     base = Base(source="flights", lo_us=1, hi_us=2, **about, **texts, **times)
     monkeypatch.setattr(_plans, "_plan", lambda *_: Plan(base, [], [], [], None))
     shown: list[dict[str, Any]] = []
@@ -519,30 +537,30 @@ def test_what_the_source_file_waits_for_holds_no_slot(
     monkeypatch.setenv("TIDEMARK_LANDING", str(tmp_path / "landing"))
     (tmp_path / "flights.yml").write_text(text.replace("landing:\n", "landing:\n  wait: 2 h\n"))
     asked: dict[str, Any] = {"source": "flights", "lo_us": DAILY.start(1), "hi_us": DAILY.start(3), "scheduled": True}
-    waiting = inputs.Inputs(**asked)
+    waiting = inputs.RunInputs(**asked)
     in_time, too_late = at("2013-01-04T01:59"), at("2013-01-04T02:00")
-    assert waiting.missing(in_time) == "files of 2013-01-02, 2013-01-03, until 2013-01-04 02:00:00 UTC"
-    assert waiting.missing(too_late) is None
+    assert waiting.missing_input(in_time) == "files of 2013-01-02, 2013-01-03, until 2013-01-04 02:00:00 UTC"
+    assert waiting.missing_input(too_late) is None
     for day, files in (("2013-01-02", ["a.csv"]), ("2013-01-03", ["_temporary", ".part"])):
         folder = tmp_path / "landing" / "flights" / day
         folder.mkdir(parents=True)
         for name in files:
             (folder / name).write_text("x")
-    assert waiting.missing(in_time) == "files of 2013-01-03, until 2013-01-04 02:00:00 UTC"
+    assert waiting.missing_input(in_time) == "files of 2013-01-03, until 2013-01-04 02:00:00 UTC"
 
     # a task that has nothing to wait for any more takes its turn at once; one that has is deferred
     _, calls = first_stage(tasks, monkeypatch, tmp_path / "home")
     task = tasks.StageOperator(task_id="land", source="flights", drops=DAILY, waits=True)
     task.execute(context(dag_run(*JANUARY_2)))
     assert len(calls) == 1
-    monkeypatch.setattr(inputs.Inputs, "missing", lambda *_: "a file")
+    monkeypatch.setattr(inputs.RunInputs, "missing_input", lambda *_: "a file")
     with pytest.raises(TaskDeferred) as deferred:
         task.execute(context(dag_run(*JANUARY_2)))
     path, arguments = deferred.value.trigger.serialize()
     assert path == "spark_jobs.scheduling.inputs.InputsTrigger"
 
     answers = iter(["a file", None])
-    monkeypatch.setattr(inputs.Inputs, "missing", lambda *_: next(answers))
+    monkeypatch.setattr(inputs.RunInputs, "missing_input", lambda *_: next(answers))
     monkeypatch.setattr(inputs, "POLL_S", 0.0)
 
     async def fires() -> Any:
@@ -554,7 +572,7 @@ def test_what_the_source_file_waits_for_holds_no_slot(
 def test_a_scheduled_run_waits_for_the_sources_that_it_comes_after(
     tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from spark_jobs.scheduling.inputs import Inputs
+    from spark_jobs.scheduling.inputs import RunInputs
     from spark_jobs.storage.coordination import publication
     from spark_jobs.trace import frontiers
 
@@ -580,10 +598,10 @@ def test_a_scheduled_run_waits_for_the_sources_that_it_comes_after(
     monkeypatch.setattr(frontiers, "published_frontiers", published)
     monkeypatch.setattr(publication, "load", lambda *_: None)
     now = at("2013-01-10")
-    assert Inputs(**asked, scheduled=True).missing(now) == "flights, which has not published 2013-01-05"
-    assert Inputs(**asked, scheduled=False).missing(now) is None
+    assert RunInputs(**asked, scheduled=True).missing_input(now) == "flights, which has not published 2013-01-05"
+    assert RunInputs(**asked, scheduled=False).missing_input(now) is None
     landed.append((4, 5))
-    assert Inputs(**asked, scheduled=True).missing(now) is None
+    assert RunInputs(**asked, scheduled=True).missing_input(now) is None
 
 
 def test_the_events_of_a_publication_say_of_which_rows_and_drops(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -663,7 +681,7 @@ def test_whom_the_file_names_is_told_of_empty_drops_and_of_checks_that_warn(
 
 
 def maintaining(tasks: Any, monkeypatch: pytest.MonkeyPatch, outcome: Any) -> Any:
-    from spark_jobs.jobs import maintenance
+    from spark_jobs.upkeep import maintenance
 
     def maintain(*_: Any) -> Any:
         if isinstance(outcome, BaseException):
@@ -675,10 +693,10 @@ def maintaining(tasks: Any, monkeypatch: pytest.MonkeyPatch, outcome: Any) -> An
 
 
 def maintenance_step(step: str, do: str = "") -> Any:
-    from spark_jobs.jobs.maintenance import Step
     from spark_jobs.storage.delta.file_upkeep import Footprint
+    from spark_jobs.upkeep.maintenance import MaintenanceStep
 
-    return Step("flights", step, "in use", Footprint(9, 1234), Footprint(2, 1000), 0.5, "done", do)
+    return MaintenanceStep("flights", step, "in use", Footprint(9, 1234), Footprint(2, 1000), 0.5, "done", do)
 
 
 def test_the_log_of_a_maintenance_has_its_steps_as_a_table(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:

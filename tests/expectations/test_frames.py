@@ -166,8 +166,10 @@ def test_the_rows_of_drops_are_those_that_stand_in_chunks_of_one_landing_and_in_
         """Of drop, line and heat of each row."""
         at = [source.drops.interval(drop)[0] + line for drop, line, _ in heats]
         ids = [first_row_id(drop, "a") + line for drop, line, _ in heats]
-        merged = isinstance(landings, list)
-        of_landing = {"landing": max(landings) if merged else landings, "landings": landings if merged else None}
+        if isinstance(landings, list):
+            of_landing: dict[str, Any] = {"landing": max(landings), "landings": landings}
+        else:
+            of_landing = {"landing": landings, "landings": None}
         values = {"row_ids": ids, "event_times": at, "c_heat": [heat for _, _, heat in heats]}
         return {"entity": "m", "seq_no": heats[-1][0], "rows": len(heats), "diff": diff, **of_landing, **values}
 

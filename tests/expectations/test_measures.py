@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 from expectations import GATES
 from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import definitions
+from spark_jobs.engine.arrangement import ArrangementState
+from spark_jobs.engine.windows import Account
 from spark_jobs.gates import measures
 from spark_jobs.gates.measures import parts
 from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import run_stage
-from spark_jobs.kernels.accounts import Account
-from spark_jobs.kernels.arrangement import ArrangementState
 from spark_jobs.model import STAGES, Frontier
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source, load_source
@@ -34,7 +34,7 @@ from spark_jobs.trace.frontiers import SourceFrontiers
 from tests.empty_lake import empty
 from tests.jobs.harness import DAY, SOURCE, START, Reading, write_drops, write_source
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns(together=True)]
 
 TICK = timedelta(microseconds=1)
 NIGHT = 24 * 60
@@ -106,7 +106,14 @@ READINGS = [
 def stages(spark: SparkSession, settings: Settings, day: int, *names: str) -> dict[str, Row]:
     """Run these stages of a day; returns their summaries."""
     lo = START + day * DAY
-    given = {"source": "meters", "lo": lo, "hi": lo + DAY, "run_id": f"day-{day}", "settings": settings, "spark": spark}
+    given: dict[str, Any] = {
+        "source": "meters",
+        "lo": lo,
+        "hi": lo + DAY,
+        "run_id": f"day-{day}",
+        "settings": settings,
+        "spark": spark,
+    }
     return {name: run_stage(name, **given, request=Request(pass_gap=True)) for name in names}
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.gates.results import counting, newest_runs
-from spark_jobs.jobs.mart_tests import verdict_of
+from spark_jobs.gates.results import newest_runs, results_that_count
+from spark_jobs.judging.mart_tests import verdict_of
 from spark_jobs.publish.marts import MartTest
 
 
@@ -23,7 +23,7 @@ def test_of_a_check_that_a_repeated_stage_asks_again_the_last_answer_counts() ->
         row("r", 5, "y"),
         row("r", 9, "x", gate="silver"),
     ]
-    counted = {(r["gate"], r["name"]): r["verdict"] for r in counting(rows)}
+    counted = {(r["gate"], r["name"]): r["verdict"] for r in results_that_count(rows)}
     assert counted == {("bronze", "x"): "overridden", ("bronze", "y"): "passed", ("silver", "x"): "passed"}
 
 

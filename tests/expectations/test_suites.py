@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,9 @@ def failures() -> Failures:
 
     def validate(gate: str, row: dict[str, int | None]) -> list[str]:
         result = whole.get_batch({"dataframe": pd.DataFrame([row])}).validate(suite(gate, GATES[gate]))
-        return [each.expectation_config.meta["measure"] for each in result.results if not each.success]
+        broken = [each.expectation_config for each in result.results if not each.success]
+        assert None not in broken
+        return [config.meta["measure"] for config in broken if config is not None]
 
     return validate
 
@@ -104,7 +106,7 @@ def test_one_null_measure_fails_alone(quality: Settings) -> None:
 def test_a_refusal_names_gate_source_run_and_shows_three_of_at_most_twenty_rows(quality: Settings) -> None:
     asked: list[list[tuple[str, ...]]] = []
 
-    def find(broken: list[tuple[str, ...]]) -> dict[str, list[dict[str, int]]]:
+    def find(broken: Sequence[tuple[str, ...]]) -> dict[str, list[dict[str, int]]]:
         asked.append(list(broken))
         return {"repeated_entities": [{"entity": n} for n in range(30)]}
 

@@ -48,7 +48,7 @@ def run(
 ) -> list[dict[str, Any]]:
     """A run of these drops; each has an id of its own."""
     lo, hi = START + first * DAY, START + (last + 1) * DAY
-    given = {"source": "meters", "lo": lo, "hi": hi, "run_id": f"test-{next(_RUNS)}"}
+    given: dict[str, Any] = {"source": "meters", "lo": lo, "hi": hi, "run_id": f"test-{next(_RUNS)}"}
     request = Request(**options)
     return [run_stage(name, **given, settings=settings, spark=spark, request=request) for name in stages]
 

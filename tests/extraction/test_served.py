@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import CHECKOUT, Settings
+from spark_jobs.jvm.jars import KAFKA, POSTGRESQL
 from spark_jobs.model import STAGES
 from spark_jobs.server.airflow_api import AirflowApi
-from spark_jobs.server.jars import KAFKA, POSTGRESQL
 from tests.extraction.harness import source_with
 from tests.extraction.test_tables import BY_TIME, ROWS, insert, server, shop  # noqa: F401
 from tests.extraction.test_topics import TOPIC, message, running  # noqa: F401
@@ -24,6 +24,7 @@ from tests.kafka import Broker
 from tests.postgres import PASSWORD, USER, Postgres
 
 pytestmark = [
+    pytest.mark.turns,
     pytest.mark.server,
     pytest.mark.skipif(
         not (KAFKA.is_there(Settings()) and POSTGRESQL.is_there(Settings())),
@@ -77,7 +78,7 @@ def test_a_table_and_a_topic_are_read_through_the_lake_server(
 
     planned: Any = installed.json("plan", "meters", *DAYS)
     assert [drop["rows"] for drop in planned["drops"]] == [2, 3, 1], "a plan reads the table, too"
-    assert list(installed.settings.landing.rglob("*.gz")) == []
+    assert list(installed.settings.landing_folder.rglob("*.gz")) == []
     for source in ("meters", "events"):
         installed.json("run", source, *DAYS)
     hours = {name: installed.sql(f"SELECT * FROM silver.{name}") for name in ("hourly", "by_hour")}

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.extraction import extraction as module
 from spark_jobs.extraction.errors import ConnectionUnknown, ExtractLost, OriginUnreachable, OriginUnsuitable
-from spark_jobs.jobs.plan import plan_run
 from spark_jobs.jobs.request import Request
+from spark_jobs.jvm.jars import POSTGRESQL
 from spark_jobs.landing import ledger
-from spark_jobs.server.jars import POSTGRESQL
+from spark_jobs.plans.plan import plan_run
 from spark_jobs.sources import find_source
 from spark_jobs.storage.descriptions.times import micros
 from tests.empty_lake import empty
@@ -99,7 +99,7 @@ def test_a_table_publishes_what_the_same_rows_in_files_do(
     assert "extracted_rows" not in again[0]
     assert {name: published(lake, name) for name in tables} == daily
     files = tmp_path / "as files"
-    (settings.landing / "meters").rename(files)
+    (settings.landing_folder / "meters").rename(files)
 
     empty(lake)
     other = home(spark_settings, tmp_path / "backfill", shop)
@@ -108,7 +108,10 @@ def test_a_table_publishes_what_the_same_rows_in_files_do(
         shop.execute(f"UPDATE meters SET load = {load} WHERE id = '{name}'")
     run(lake, other, 0, 2)
     assert {name: published(lake, name) for name in tables} == daily
-    backfilled = {path.relative_to(other.landing / "meters"): path.read_bytes() for path in other.landing.rglob("*.gz")}
+    backfilled = {
+        path.relative_to(other.landing_folder / "meters"): path.read_bytes()
+        for path in other.landing_folder.rglob("*.gz")
+    }
     assert backfilled == {path.relative_to(files): path.read_bytes() for path in files.rglob("*.gz")}
 
     empty(lake)
@@ -116,8 +119,8 @@ def test_a_table_publishes_what_the_same_rows_in_files_do(
         spark_settings.model_copy(update={"home": tmp_path / "f", "landing": tmp_path / "f" / "landing"}),
         source_with('landing: {path: "meters/{date}/*", format: ndjson}'),
     )
-    by_files.landing.mkdir(parents=True)
-    files.rename(by_files.landing / "meters")
+    by_files.landing_folder.mkdir(parents=True)
+    files.rename(by_files.landing_folder / "meters")
     run(lake, by_files, 0, 2)
     assert {name: published(lake, name) for name in tables} == daily
 
@@ -217,7 +220,7 @@ def test_a_run_that_is_killed_is_as_if_it_had_not_been(
     assert loads(lake) == [("a1", 1), ("a2", 2), ("a3", 3)]
     rows = [row.rows for row in lake.sql(EXTRACTS).collect()]
     assert rows == ([3, 0] if step == "commit" else [2, 1])
-    assert [path.name for path in settings.landing.rglob(".*") if path.is_file()] == []
+    assert [path.name for path in settings.landing_folder.rglob(".*") if path.is_file()] == []
 
 
 def test_a_plan_reads_and_leaves_nothing(
@@ -228,7 +231,7 @@ def test_a_plan_reads_and_leaves_nothing(
     source = find_source(settings.sources, "meters")
     made = plan_run(settings, source, (micros(START), micros(START + DAY)), lake, request=Request(), sample=0)
     assert made.base.files.keys() == {"meters/2024-01-01/rows-00000.ndjson.gz"}
-    assert list(settings.landing.rglob("*.gz*")) == []
+    assert list(settings.landing_folder.rglob("*.gz*")) == []
     insert(shop, ("a2", 0, 6, 2))
     land(lake, settings, 0, 0)
     assert loads(lake) == [("a1", 1), ("a2", 2)]
@@ -268,7 +271,7 @@ def test_what_is_wrong_has_a_name_and_shows_no_secret(
         patch.setattr(ledger, "write", _fail)
         with pytest.raises(RuntimeError):
             land(lake, settings, 0, 0)
-    next(settings.landing.rglob("*.gz")).unlink()
+    next(settings.landing_folder.rglob("*.gz")).unlink()
     with pytest.raises(ExtractLost, match="--reread"):
         land(lake, settings, 0, 0)
     land(lake, settings, 0, 0, reread=True)

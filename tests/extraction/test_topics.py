@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.extraction.errors import OffsetsLost, OriginUnreachable, OriginUnsuitable
+from spark_jobs.jvm.jars import KAFKA
 from spark_jobs.reads.why import why
-from spark_jobs.server.jars import KAFKA
 from spark_jobs.sources import find_source
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.empty_lake import empty

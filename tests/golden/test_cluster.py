@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.config import Settings
-from spark_jobs.server.jars import S3
+from spark_jobs.jvm.jars import S3
 from tests.moto import BUCKET, s3_server
 
 MASTER = "local-cluster[2,1,2048]"

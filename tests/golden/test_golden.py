@@ -13,8 +13,8 @@ import pytest
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit.audit import audit
 from spark_jobs.config import Settings
-from spark_jobs.jobs.audit import audit
 from spark_jobs.sample import prepare_sample
 from spark_jobs.sources import find_source
 from tests.golden.bags import bags, keep, kept, shown
@@ -76,6 +76,7 @@ def shipped(home: Settings, name: str, more: str = "") -> None:
     (home.sources / f"{name}.yml").write_text((SHIPPED / f"{name}.yml").read_text() + more)
 
 
+@pytest.mark.turns
 def test_days_of_flights_and_of_weather_with_chains(lake: SparkSession, home: Settings) -> None:
     shipped(home, "flights")
     shipped(home, "weather", CHAINS)
@@ -106,7 +107,7 @@ def test_days_of_flights(lake: SparkSession, home: Settings, scenario: str, slic
 def test_the_year_of_flights_and_of_weather_month_by_month(lake: SparkSession, home: Settings) -> None:
     shipped(home, "flights")
     shipped(home, "weather", CHAINS)
-    prepare_sample(home.landing)
+    prepare_sample(home.landing_folder)
     starts = [(datetime(2013, month, 1, tzinfo=UTC) - YEAR).days for month in range(1, 13)] + [365]
     for source in ("flights", "weather"):
         for first, end in pairwise(starts):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.engine.windows import Spread
 from spark_jobs.restatement import windows
-from spark_jobs.restatement.slicing import Spread
 from tests.golden.test_golden import compare, home
 from tests.jobs.harness import run, write_source
 from tests.jobs.test_windows import records, source_text, write
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 __all__ = ["home"]
 
@@ -24,7 +26,7 @@ def test_keys_cut_into_slices_publish_the_same_days(
     cut = 0
     spread = windows.spread
 
-    def counted(*args: object, **how: object) -> Spread:
+    def counted(*args: Any, **how: Any) -> Spread:
         nonlocal cut
         over = spread(*args, **how)
         cut += len(over.hot)

@@ -8,15 +8,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.jobs.request import Request
-from spark_jobs.jobs.stage import run_stage
+from spark_jobs.jobs.request import ALL, Request
+from spark_jobs.jobs.stage import attempt, run_stage
 from spark_jobs.model import STAGES
+from spark_jobs.reads.as_of import entity_state, states_at
+from spark_jobs.sources import Source, find_source
+from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.file_lake import FileLake
+from spark_jobs.storage.lakes.lake import RunLake
+from spark_jobs.storage.lakes.spark_lake import SparkLake
+from tests.support.file_session import FileSession
 from tests.support.template_lake import take_in
+
+Session = SparkSession | FileSession
+"""The lake of a test, asked by SQL: Spark's, or one of files."""
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
@@ -99,14 +109,14 @@ def path_of(drop: int, name: str = "a.ndjson") -> str:
 
 
 def write_lines(settings: Settings, drop: int, lines: Sequence[str], name: str = "a.ndjson") -> Path:
-    path = settings.landing / path_of(drop, name)
+    path = settings.landing_folder / path_of(drop, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
 
 
 def run(
-    spark: SparkSession,
+    session: Session,
     settings: Settings,
     first: int,
     last: int,
@@ -120,19 +130,58 @@ def run(
     """The stages for the drops from `first` to `last`, both included, with `options` of the `Request`; returns their
     summaries. Tests run days in any order, so a gap is passed unless they say otherwise."""
     lo, hi = start + first * DAY, start + (last + 1) * DAY
-    given = {"source": source, "lo": lo, "hi": hi, "run_id": f"test-{first}-{last}"}
+    given: dict[str, Any] = {"source": source, "lo": lo, "hi": hi, "run_id": f"test-{first}-{last}"}
     if "planned" in options:
         request = Request.of_plan(options["planned"], pass_gap=pass_gap)
     else:
         request = Request(pass_gap=pass_gap, **options)
+    return [run_one(session, name, **given, settings=settings, request=request) for name in stages]
+
+
+def run_one(
+    session: Session,
+    stage: str,
+    *,
+    source: str,
+    lo: datetime,
+    hi: datetime,
+    run_id: str,
+    settings: Settings,
+    request: Request = ALL,
+) -> dict[str, Any]:
+    """One stage for the drops of `[lo, hi)`; returns its summary."""
+    given: dict[str, Any] = {"run_id": run_id, "settings": settings, "request": request}
+    if isinstance(session, FileSession):
+        checked = find_source(settings.sources, source)
+        return attempt(stage, checked, lake=session.lake, lo_us=micros(lo), hi_us=micros(hi), **given)
     take_in(settings, source)
-    return [run_stage(name, **given, settings=settings, spark=spark, request=request) for name in stages]
+    return run_stage(stage, source=source, lo=lo, hi=hi, spark=session, **given)
 
 
-def published(spark: SparkSession, table: str, *leave_out: str) -> list[tuple[Any, ...]]:
+@overload
+def lake_of(session: SparkSession) -> SparkLake: ...
+@overload
+def lake_of(session: FileSession) -> FileLake: ...
+@overload
+def lake_of(session: Session) -> RunLake: ...
+def lake_of(session: Session) -> RunLake:
+    """The lake of a test, as stages are given it."""
+    return session.lake if isinstance(session, FileSession) else SparkLake(session)
+
+
+def published(session: Session, table: str, *leave_out: str) -> list[tuple[Any, ...]]:
     """The rows of a published name or table function, sorted, without the columns that slicing may change."""
-    frame = spark.sql(f"SELECT * FROM {table}").drop("revision", "known_from", *leave_out)
+    frame = session.sql(f"SELECT * FROM {table}").drop("revision", "known_from", *leave_out)
     return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def known_states(session: Session, source: Source, **times: int) -> list[dict[str, Any]]:
+    """The states at an event time as they were known at a visible time, with the times of `states_at`."""
+    if not isinstance(session, FileSession):
+        return [row.asDict() for row in states_at(SparkLake(session), source, **times).collect()]
+    entities = session.sql(f"SELECT DISTINCT entity FROM trace.{source.name}_updates").collect()
+    states = [entity_state(session.lake, source, row.entity, **times) for row in entities]
+    return [row for of_entity in states for row in of_entity.to_pylist()]
 
 
 def minute_of(time: datetime) -> float:

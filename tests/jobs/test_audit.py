@@ -15,10 +15,10 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit.audit import audit
 from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.definitions.versions import DefinitionChanged
-from spark_jobs.jobs.audit import audit
 from spark_jobs.model import STAGES
 from spark_jobs.sources import find_source
 from spark_jobs.storage.delta.fingerprints import NOTED
@@ -39,7 +39,7 @@ from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.effort import share_of
 from tests.jobs.harness import DAY, SOURCE, START, Reading, run, write_drops, write_lines, write_source
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 ROWS, READ, TRACE = "files_with_other_rows", "files_that_read_otherwise", "files_that_the_trace_has_otherwise"
 PUBLISHED_ANEW = {"windows_otherwise", "states_otherwise"}
@@ -288,7 +288,7 @@ def test_a_change_that_is_accepted_corrects_windows_and_states(lake: SparkSessio
     _corrupt(of_lake.folder.handle(STATE).uri, live(with_value("ints", lambda v: [v[0], v[1] + 1])))
     failed = audit(home, source, lake).failed
     assert {verdict.name for verdict in failed} == PUBLISHED_ANEW
-    assert all("--accept-definition" in verdict.on_failure for verdict in failed)
+    assert all("--accept-definition" in (verdict.on_failure or "") for verdict in failed)
     changed = SOURCE.replace("high: max(load)", "high: max(load), low: min(load)")
     write_source(home, changed.replace("load: load}}", "load: load, lowest: load}}"))
     run(lake, home, 2, 2, accept_definition=True)

@@ -10,13 +10,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
-from pyspark.sql import SparkSession
-
 from spark_jobs.config import Settings
-from tests.jobs.harness import Reading, run, write_source
-
-pytestmark = pytest.mark.spark
+from tests.jobs.harness import Reading, Session, run, write_source
 
 GOOD = [Reading(0, minute, "a", minute).line() for minute in (10, 20, 30)]
 ROW = json.loads(Reading(0, 40, "b", 4).line())
@@ -81,11 +76,11 @@ def lay_out(drop: Path, secret: Path) -> dict[str, int]:
 
 
 def test_whatever_a_drop_holds_every_record_is_somewhere_and_the_rest_lands(
-    lake: SparkSession, spark_settings: Settings, tmp_path: Path
+    lake: Session, spark_settings: Settings, tmp_path: Path
 ) -> None:
     home = write_source(spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"}))
     (tmp_path / "secret").write_text(Reading(0, 99, "secret", 1).line())
-    expected = lay_out(home.landing / "meters" / "2024-01-01", tmp_path / "secret")
+    expected = lay_out(home.landing_folder / "meters" / "2024-01-01", tmp_path / "secret")
     run(lake, home, 0, 0)
     ledger = {Path(r.path).name: r for r in lake.table("bronze.files").collect()}
     assert {name: r.rows + r.rejects + r.duplicates for name, r in ledger.items()} == expected

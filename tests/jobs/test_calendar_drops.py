@@ -11,16 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.jobs.stage import run_stage
 from spark_jobs.model import STAGES
 from spark_jobs.sources import Source, load_source
 from spark_jobs.sources.drops import schedule
 from spark_jobs.sources.quantities import DAY_US, instant_at, parse_every, parse_instant
 from spark_jobs.storage.descriptions.sql import drop_start_sql
 from tests.empty_lake import empty
-from tests.jobs.harness import SOURCE, published, write_source
-
-pytestmark = pytest.mark.spark
+from tests.jobs.harness import SOURCE, Session, published, run_one, write_source
 
 NEW_YORK = (
     SOURCE.replace("start: 2024-01-01\n", "start: 2026-03-06\ntimezone: America/New_York\n")
@@ -31,6 +28,7 @@ DAYS = 4
 """The third one, 2026-03-08, has 23 hours."""
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("zone", "every", "start"),
     [
@@ -56,7 +54,7 @@ def _write(settings: Settings, source: Source) -> None:
         lo, hi = (instant_at(time) for time in source.drops.interval(number))
         times = [lo + timedelta(hours=h) for h in range(0, 24, 2) if lo + timedelta(hours=h) < hi]
         times += [lo - timedelta(minutes=m) for m in (20, 150) if number]
-        path = settings.landing / source.drops.path(source.path, number).replace("*", "a.ndjson")
+        path = settings.landing_folder / source.drops.path(source.path, number).replace("*", "a.ndjson")
         path.parent.mkdir(parents=True)
         lines = [
             {"id": f"{number}-{i}", "meter": "m", "at": t.isoformat(), "seen": lo.isoformat(), "load": i, "heat": i / 3}
@@ -65,15 +63,15 @@ def _write(settings: Settings, source: Source) -> None:
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
-def _run(spark: SparkSession, settings: Settings, source: Source, first: int, last: int) -> None:
+def _run(spark: Session, settings: Settings, source: Source, first: int, last: int) -> None:
     lo, hi = instant_at(source.drops.start(first)), instant_at(source.drops.start(last + 1))
     given: dict[str, Any] = {"source": "meters", "lo": lo, "hi": hi, "run_id": f"test-{first}-{last}"}
     for stage in STAGES:
-        run_stage(stage, **given, settings=settings, spark=spark)
+        run_one(spark, stage, **given, settings=settings)
 
 
 def test_days_with_and_without_a_change_of_clocks_give_what_one_backfill_gives(
-    lake: SparkSession, spark_settings: Settings, tmp_path: Path
+    lake: Session, spark_settings: Settings, tmp_path: Path
 ) -> None:
     settings = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
     settings = write_source(settings, NEW_YORK)

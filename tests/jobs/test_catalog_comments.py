@@ -8,14 +8,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.jobs.pins import make_pin
 from spark_jobs.sources import find_source
 from spark_jobs.storage.descriptions.schema import LONGEST_COMMENT
 from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.upkeep.pins import make_pin
 from tests.empty_lake import DATABASES
 from tests.jobs.harness import SOURCE, Reading, run, write_drops, write_source
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 ALL_KINDS = (
     SOURCE.replace(

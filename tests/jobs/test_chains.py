@@ -9,15 +9,11 @@ import numpy as np
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.config import Settings
+from spark_jobs.engine.deltas import REGISTERED, Delta, Op, Refusal, Status
+from spark_jobs.engine.twins.deltas import NaiveEntity
 from spark_jobs.errors import ParameterError
-from spark_jobs.jobs.pins import PinExists, drop_pin, make_pin, pins
-from spark_jobs.kernels.deltas.batch import Delta
-from spark_jobs.kernels.deltas.naive import NaiveEntity
-from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
-from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.reads.as_of import entity_state, states_at
 from spark_jobs.reads.chain_metrics import chain_metrics
 from spark_jobs.reads.state_reads import entity_history, rollback_rows
@@ -25,11 +21,9 @@ from spark_jobs.restatement import chains as restated_chains
 from spark_jobs.sources import load_source
 from spark_jobs.storage.coordination.read_counts import count_read
 from spark_jobs.storage.descriptions.times import micros
-from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.storage.names import chain_views
-from tests.jobs.harness import DAY, MINUTE, START, _iso, run, write_lines, write_source
-
-pytestmark = pytest.mark.spark
+from spark_jobs.upkeep.pins import PinExists, drop_pin, make_pin, pins
+from tests.jobs.harness import DAY, MINUTE, START, Session, _iso, lake_of, run, write_lines, write_source
 
 HEAD = """
 source: meters
@@ -91,11 +85,11 @@ def write(home: Settings, drop: int, rows: list[Row], name: str = "a.ndjson") ->
     write_lines(home, drop, lines, name)
 
 
-def updates(spark: SparkSession) -> list[Row]:
+def updates(spark: Session) -> list[Row]:
     """What the trace holds, by visible time."""
     columns = ["entity", "row_id", "diff", *[c for c in spark.table("trace.meters_updates").columns if c[:2] == "c_"]]
-    times = [F.unix_micros(c).alias(c) for c in ("event_time", "time")]
-    rows = spark.table("trace.meters_updates").select(*columns, *times).collect()
+    times = [f"unix_micros({c}) AS {c}" for c in ("event_time", "time")]
+    rows = spark.table("trace.meters_updates").selectExpr(*columns, *times).collect()
     return sorted((row.asDict() for row in rows), key=lambda r: (r["time"], r["diff"]))
 
 
@@ -148,7 +142,7 @@ def vectors(found: dict[str, NaiveEntity]) -> dict[str, list[Any]]:
 
 def answers_are_a_replays(spark: SparkSession, home: Settings, means: Any, known: list[int]) -> int:
     """Every (event time, visible time) of a grid; returns how many states were compared."""
-    source, lake = load_source(home.sources / "meters.yml"), SparkLake(spark)
+    source, lake = load_source(home.sources / "meters.yml"), lake_of(spark)
     rows = [row for row in updates(spark) if row["entity"] != "s"]
     times = sorted({row["event_time"] for row in rows})
     compared = 0
@@ -166,7 +160,7 @@ def answers_are_a_replays(spark: SparkSession, home: Settings, means: Any, known
     return compared
 
 
-def segments(spark: SparkSession) -> dict[tuple[str, Any], Row]:
+def segments(spark: Session) -> dict[tuple[str, int, int], Row]:
     live = spark.sql("SELECT * FROM gold.chain_history WHERE era = 'live'")
     return {(r.entity, r.start_row, r.token): r.asDict() for r in live.collect()}
 
@@ -186,6 +180,8 @@ def upserts() -> dict[int, list[Row]]:
 
 
 @pytest.mark.usefixtures("way")
+@pytest.mark.spark
+@pytest.mark.turns
 def test_late_rows_restate_their_entitys_chain_alone_and_every_answer_is_a_replays(
     lake: SparkSession, home: Settings
 ) -> None:
@@ -218,7 +214,7 @@ def test_late_rows_restate_their_entitys_chain_alone_and_every_answer_is_a_repla
     held = sum(len(row["event_times"]) for row in segments(lake).values())
     assert (len(elsewhere["row_ids"].combine_chunks().flatten()), held) == (held, held)
     assert str(elsewhere.schema.field("delta_floats").type).startswith("list<")
-    metrics = chain_metrics(SparkLake(lake), load_source(home.sources / "meters.yml"))
+    metrics = chain_metrics(lake_of(lake), load_source(home.sources / "meters.yml"))
     told = lake.table("gold.compactions").orderBy("known_from").collect()
     assert [(r.source, r.chains) for r in told] == [("meters", 3), ("meters", 2)]
     assert sum(r.deltas_merged for r in told) == metrics.merged == sum(r.delta_count for r in newest)
@@ -229,6 +225,7 @@ def test_late_rows_restate_their_entitys_chain_alone_and_every_answer_is_a_repla
     assert min(metrics.bytes_of_updates, metrics.bytes_of_chains) > 1000
 
 
+@pytest.mark.spark
 @pytest.mark.long
 def test_a_rollback_is_new_deltas_and_a_pin_holds_what_was(lake: SparkSession, home: Settings) -> None:
     home = write_source(home, UPSERT)
@@ -241,7 +238,7 @@ def test_a_rollback_is_new_deltas_and_a_pin_holds_what_was(lake: SparkSession, h
     ]
     write(home, 0, rows)
     run(lake, home, 0, 0)
-    source, tables = load_source(home.sources / "meters.yml"), SparkLake(lake)
+    source, tables = load_source(home.sources / "meters.yml"), lake_of(lake)
     then, now = micros(START + 6 * MINUTE), micros(START + 12 * MINUTE)
     told = [(v.op, v.refusal, v.state.status, v.state.vector) for v in entity_history(tables, source, "a")]
     assert told == [
@@ -322,6 +319,7 @@ def operations() -> dict[int, list[Row]]:
     return {0: [*first, *strange], 1: second}
 
 
+@pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.usefixtures("way")
 def test_refused_deltas_are_listed_and_judged_again_with_their_chain(lake: SparkSession, home: Settings) -> None:
@@ -343,6 +341,7 @@ def test_refused_deltas_are_listed_and_judged_again_with_their_chain(lake: Spark
     assert answers_are_a_replays(lake, home, operated, known) > 4
 
 
+@pytest.mark.spark
 @pytest.mark.long
 def test_chains_are_begun_and_given_up_with_the_source_file(lake: SparkSession, home: Settings) -> None:
     plain = HEAD + "state: {mode: add, datatype: int64, components: {readings: 1, load: load}}\n"
@@ -356,7 +355,7 @@ def test_chains_are_begun_and_given_up_with_the_source_file(lake: SparkSession, 
     assert sums == {"a": (6, 120), "b": (4, 16)}
     assert lake.table("gold.checkpoints").count() > 2
     first = micros(START + DAY) - 1
-    then = states_at(SparkLake(lake), load_source(home.sources / "meters.yml"), known_us=first).collect()
+    then = states_at(lake_of(lake), load_source(home.sources / "meters.yml"), known_us=first).collect()
     assert {r.meter: r.load for r in then} == {"a": 20, "b": 16}
     write_source(home, plain)
     run(lake, home, 2, 2, accept_definition=True)
@@ -365,7 +364,7 @@ def test_chains_are_begun_and_given_up_with_the_source_file(lake: SparkSession, 
 
 
 @pytest.mark.long
-def test_a_sum_that_leaves_int64_refuses_its_row_and_not_the_run(lake: SparkSession, home: Settings) -> None:
+def test_a_sum_that_leaves_int64_refuses_its_row_and_not_the_run(lake: Session, home: Settings) -> None:
     add = "state: {mode: add, datatype: int64, components: {readings: 1, load: load}}\n"
     home = write_source(home, f"{HEAD}{add}compaction: {{strategy: tiered, delta_threshold: 20}}\n")
     write(home, 0, [{"id": str(i), "meter": "a", "at": 10 * i, "load": 2**62} for i in range(3)])
@@ -387,7 +386,7 @@ def test_a_sum_that_leaves_int64_refuses_its_row_and_not_the_run(lake: SparkSess
 
 @pytest.mark.long
 def test_adaptive_leaves_no_tail_to_a_class_of_entities_that_is_read_more_than_written(
-    lake: SparkSession, home: Settings
+    lake: Session, home: Settings
 ) -> None:
     home = write_source(
         home,

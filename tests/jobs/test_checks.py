@@ -17,9 +17,7 @@ from spark_jobs.errors import ParameterError
 from spark_jobs.gates import GateFailed
 from spark_jobs.model import STAGES
 from spark_jobs.sources import SourceFileError
-from tests.jobs.harness import SOURCE, Reading, path_of, published, run, write_drops, write_source
-
-pytestmark = [pytest.mark.spark, pytest.mark.turns]
+from tests.jobs.harness import SOURCE, Reading, Session, path_of, published, run, write_drops, write_source
 
 GOOD = [Reading(0, minute, meter, load) for meter in "ab" for minute, load in ((10, 1), (50, 20), (200, 30))]
 CHECKS = """
@@ -27,7 +25,6 @@ checks:
   load_plausible: {kind: between, column: load, min: 0, max: 1000, treatment: quarantine, mostly: 0.5}
   load_low: {kind: between, column: load, max: 100}
   meter_known: {kind: in, column: meter, values: [a, b, c], treatment: warn}
-  sensible: {kind: sql, sql: "load < 500 OR meter = 'a'"}
   few: {kind: between, table: hourly, column: n, max: 3}
   one_state: {kind: unique, table: state, columns: meter}
   some_states: {kind: row_count, table: state, max: 3}
@@ -41,17 +38,17 @@ def bare(spark_settings: Settings, tmp_path: Path) -> Settings:
     return spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
 
 
-def results(spark: SparkSession, run_id: str) -> dict[str, dict[str, Any]]:
+def results(spark: Session, run_id: str) -> dict[str, dict[str, Any]]:
     """The newest result of each check of a run; a name tells it."""
     rows = spark.sql(f"SELECT * FROM quality.results WHERE run_id = '{run_id}' AND kind = 'check' ORDER BY token")
     return {row.name: row.asDict() for row in rows.collect()}
 
 
-def not_passed(spark: SparkSession, run_id: str) -> dict[str, str]:
+def not_passed(spark: Session, run_id: str) -> dict[str, str]:
     return {name: row["verdict"] for name, row in results(spark, run_id).items() if row["verdict"] != "passed"}
 
 
-def test_what_quarantines_lands_elsewhere_and_replays(lake: SparkSession, bare: Settings) -> None:
+def test_what_quarantines_lands_elsewhere_and_replays(lake: Session, bare: Settings) -> None:
     home = write_source(bare, SOURCE + CHECKS)
     write_drops(home, GOOD)
     run(lake, home, 0, 0)
@@ -75,7 +72,7 @@ def test_what_quarantines_lands_elsewhere_and_replays(lake: SparkSession, bare: 
         "SELECT seq_no, sum(files), sum(rows), sum(rejects), sum(late_rows), sum(bytes), count(*)"
         " FROM quality.metrics GROUP BY seq_no"
     ).collect()
-    size = (home.landing / path_of(0)).stat().st_size
+    size = (home.landing_folder / path_of(0)).stat().st_size
     assert [tuple(row) for row in metrics] == [(0, 1, len(GOOD), 1, 0, size, 2)]
 
     runs = lake.sql("SELECT outcome, inputs, outputs, stages FROM quality.runs ORDER BY token").collect()
@@ -101,7 +98,7 @@ def test_what_quarantines_lands_elsewhere_and_replays(lake: SparkSession, bare: 
     assert [row.load for row in states] == [51 + 5000]
 
 
-def test_too_much_in_quarantine_stops_the_run(lake: SparkSession, bare: Settings) -> None:
+def test_too_much_in_quarantine_stops_the_run(lake: Session, bare: Settings) -> None:
     home = write_source(bare, SOURCE + CHECKS)
     write_drops(home, [Reading(0, minute, "a", 5000) for minute in range(4)] + GOOD[:3])
     with pytest.raises(GateFailed) as failure:
@@ -115,7 +112,7 @@ WILD = [Reading(0, minute, "a", 5000) for minute in range(4)]
 
 @pytest.mark.parametrize("way", ["the file", "the check", "the first landing"])
 def test_a_run_that_quarantine_stopped_goes_on_once_what_was_wrong_is_mended(
-    lake: SparkSession, bare: Settings, way: str
+    lake: Session, bare: Settings, way: str
 ) -> None:
     home = write_source(bare, SOURCE + CHECKS)
     mended = [Reading(1, 1500, "a", load) for load in (1, 2, 3)]
@@ -140,7 +137,7 @@ def test_a_run_that_quarantine_stopped_goes_on_once_what_was_wrong_is_mended(
     assert lake.table("silver.hourly").count() > 0
 
 
-def test_rejects_that_are_kept_as_a_range_count_one_by_one(lake: SparkSession, bare: Settings) -> None:
+def test_rejects_that_are_kept_as_a_range_count_one_by_one(lake: Session, bare: Settings) -> None:
     home = write_source(bare, SOURCE.replace("format: ndjson}", "format: ndjson, max_rejects: 1}") + CHECKS)
     write_drops(home, [*WILD, *GOOD[:3]])
     with pytest.raises(GateFailed) as failure:
@@ -153,7 +150,7 @@ def test_rejects_that_are_kept_as_a_range_count_one_by_one(lake: SparkSession, b
     )
 
 
-def test_a_person_lets_pass_what_quarantine_stopped(lake: SparkSession, bare: Settings) -> None:
+def test_a_person_lets_pass_what_quarantine_stopped(lake: Session, bare: Settings) -> None:
     home = write_source(bare, SOURCE + CHECKS)
     write_drops(home, [*WILD, *GOOD[:3]])
     with pytest.raises(GateFailed, match="--override load_plausible --because"):
@@ -165,7 +162,7 @@ def test_a_person_lets_pass_what_quarantine_stopped(lake: SparkSession, bare: Se
     assert lake.table("silver.hourly").count() > 0
 
 
-def test_what_fails_publishes_nothing_until_a_person_lets_it_pass(lake: SparkSession, bare: Settings) -> None:
+def test_what_fails_publishes_nothing_until_a_person_lets_it_pass(lake: Session, bare: Settings) -> None:
     home = write_source(bare, SOURCE + CHECKS)
     write_drops(home, GOOD)
     run(lake, home, 0, 0)
@@ -195,7 +192,7 @@ def test_what_fails_publishes_nothing_until_a_person_lets_it_pass(lake: SparkSes
 
 
 @pytest.mark.parametrize("way", ["a corrected file", "a retraction"])
-def test_what_failed_a_check_goes_on_once_it_is_corrected(lake: SparkSession, bare: Settings, way: str) -> None:
+def test_what_failed_a_check_goes_on_once_it_is_corrected(lake: Session, bare: Settings, way: str) -> None:
     home = write_source(bare, SOURCE + CHECKS)
     write_drops(home, GOOD)
     run(lake, home, 0, 0)
@@ -212,7 +209,7 @@ def test_what_failed_a_check_goes_on_once_it_is_corrected(lake: SparkSession, ba
     assert {table: published(lake, table) for table in TABLES} != before
 
 
-def test_rows_are_counted_as_they_stand_in_the_drops_that_a_run_lands_of(lake: SparkSession, bare: Settings) -> None:
+def test_rows_are_counted_as_they_stand_in_the_drops_that_a_run_lands_of(lake: Session, bare: Settings) -> None:
     home = write_source(bare, f"{SOURCE}checks:\n  all_there: {{kind: row_count, min: 6, max: 6}}\n")
     write_drops(home, GOOD)
     run(lake, home, 0, 0)
@@ -226,7 +223,7 @@ def test_rows_are_counted_as_they_stand_in_the_drops_that_a_run_lands_of(lake: S
 
 
 def test_rows_together_are_checked_as_they_stand_in_the_drops_that_a_run_lands_of(
-    lake: SparkSession, bare: Settings
+    lake: Session, bare: Settings
 ) -> None:
     checks = """checks:
   mostly_low: {kind: between, column: load, max: 25, mostly: 0.5}
@@ -251,7 +248,7 @@ def test_rows_together_are_checked_as_they_stand_in_the_drops_that_a_run_lands_o
     assert {row["load"] for row in failed["sample"]} == {GOOD[1].load}
 
 
-def test_published_tables_are_checked_as_they_would_be(lake: SparkSession, bare: Settings) -> None:
+def test_published_tables_are_checked_as_they_would_be(lake: Session, bare: Settings) -> None:
     home = write_source(bare, SOURCE + CHECKS)
     write_drops(home, GOOD)
     run(lake, home, 0, 0)
@@ -275,8 +272,8 @@ def test_published_tables_are_checked_as_they_would_be(lake: SparkSession, bare:
 @pytest.mark.parametrize(
     ("check", "found"),
     [
-        ("{kind: sql, sql: 'load <'}", "checks.mine.sql"),
-        ("{kind: sql, sql: 'lod < 3'}", "lod"),
+        pytest.param("{kind: sql, sql: 'load <'}", "checks.mine.sql", marks=pytest.mark.spark),
+        pytest.param("{kind: sql, sql: 'lod < 3'}", "lod", marks=pytest.mark.spark),
         ("{kind: expectation, type: ExpectNothingOfTheSort}", "has no ExpectNothingOfTheSort"),
         ("{kind: matches, column: meter, pattern: 'a++b'}", "RE2"),
     ],

@@ -13,17 +13,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.chunks import SourceChunks
 from spark_jobs.config import Settings
 from spark_jobs.definitions.versions import DefinitionChanged
+from spark_jobs.engine.spark.chunks import SourceChunks
 from spark_jobs.errors import ParameterError
-from spark_jobs.jobs.replay import Asked, quarantined, replay_of
 from spark_jobs.model import STAGES
+from spark_jobs.plans.replay import Asked, quarantined_records, replay_of
 from spark_jobs.sources import load_source
 from tests.jobs.harness import SOURCE, Reading, published, run, write_lines, write_source
 from tests.jobs.test_plan import changelog, plan, previewed
-
-pytestmark = pytest.mark.spark
 
 NIGHT = 24 * 60
 FIRST = [
@@ -90,7 +88,7 @@ class Lake:
         write_source(self.home, text, name)
         run(self.spark, self.home, 0, 2, source=name)
         assert self.says() == self.says(name, mark)
-        files = sorted((self.home.landing / "meters").rglob("*.ndjson"))
+        files = sorted((self.home.landing_folder / "meters").rglob("*.ndjson"))
         in_files = sum(len(path.read_text().splitlines()) for path in files)
         for source in ("meters", name):
             assert self.rows(source) == in_files, source
@@ -118,7 +116,7 @@ class Lake:
             found.append([chunks.range_query(m, "taken", 0, 2**60, ["id", "load"]).to_pylist() for m in "abc"])
         assert found[0] == found[1]
 
-    def quarantine(self) -> Counter:
+    def quarantine(self) -> Counter[tuple[Any, ...]]:
         rows = self.spark.table("bronze.quarantine").where("source = 'meters'").collect()
         return Counter((row.file.rsplit("/", 1)[1], row.line, row.rule, row.replay_state) for row in rows)
 
@@ -141,6 +139,8 @@ def unchanged(landed: Lake, *drops: int, **options: Any) -> None:
     assert [summary["commits"] for summary in landed.last] == [0] * len(STAGES)
 
 
+@pytest.mark.spark
+@pytest.mark.turns
 def test_a_changed_file_lands_as_the_difference_that_a_plan_has_shown(landed: Lake) -> None:
     spark, home = landed.spark, landed.home
     assert landed.rows("meters") == 13
@@ -166,6 +166,7 @@ def test_a_changed_file_lands_as_the_difference_that_a_plan_has_shown(landed: La
     unchanged(landed, 0, 2)
 
 
+@pytest.mark.spark
 @pytest.mark.long
 def test_files_that_join_go_before_rows_that_counted_and_the_gone_keep_theirs(landed: Lake) -> None:
     # its name goes first, and its row before the one of the last drop
@@ -175,15 +176,16 @@ def test_files_that_join_go_before_rows_that_counted_and_the_gone_keep_theirs(la
     assert told == {"rows": 2, "rows_back": 1, "rejects": 1, "duplicates": 1, "duplicates_back": 0}
     landed.check()
     unchanged(landed, 0, 0)
-    (landed.home.landing / "meters" / "2024-01-01" / "a.ndjson").unlink()
+    (landed.home.landing_folder / "meters" / "2024-01-01" / "a.ndjson").unlink()
     before = landed.says()
     unchanged(landed, 0, 2)
     assert landed.says() == before
 
 
+@pytest.mark.spark
 @pytest.mark.long
 def test_a_retraction_takes_back_and_lasts(landed: Lake) -> None:
-    path = landed.home.landing / "meters" / "2024-01-01" / "a.ndjson"
+    path = landed.home.landing_folder / "meters" / "2024-01-01" / "a.ndjson"
     name = "meters/2024-01-01/a.ndjson"
     with pytest.raises(ParameterError, match="a landed file"):
         landed.run(0, 0, retract=True, only_file="meters/2024-01-01/z.ndjson")
@@ -199,9 +201,10 @@ def test_a_retraction_takes_back_and_lasts(landed: Lake) -> None:
     landed.check()
 
 
+@pytest.mark.spark
 @pytest.mark.long
 def test_a_version_that_cannot_be_read_replaces_nothing(landed: Lake) -> None:
-    path = landed.home.landing / "meters" / "2024-01-02" / "a.ndjson"
+    path = landed.home.landing_folder / "meters" / "2024-01-02" / "a.ndjson"
     whole, before = path.read_text(), landed.says()
     path.write_bytes(gzip.compress(whole.encode())[:-9])
     land = landed.run(1, 1)
@@ -215,6 +218,7 @@ def test_a_version_that_cannot_be_read_replaces_nothing(landed: Lake) -> None:
     landed.check()
 
 
+@pytest.mark.spark
 @pytest.mark.long
 def test_another_parse_rule_and_a_new_column_land_what_they_change_and_a_replay_lands_it_once(landed: Lake) -> None:
     row = json.loads(Reading(1, NIGHT + 90, "b", 3).line())
@@ -241,5 +245,5 @@ def test_another_parse_rule_and_a_new_column_land_what_they_change_and_a_replay_
     landed.check()
     source = load_source(landed.home.sources / "meters.yml")
     assert replay_of(landed.spark, source, bad) is None
-    assert quarantined(landed.spark, source, Asked(state=None)).count() == 2
+    assert quarantined_records(landed.spark, source, Asked(state=None)).count() == 2
     unchanged(landed, 0, 2)

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from deltalake.schema import ArrayType, Field
+from deltalake.schema import ArrayType, Field, PrimitiveType
 
+from spark_jobs.audit.examination import examine_files, examine_lake
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
-from spark_jobs.jobs.examination import examine_files, examine_lake
 from spark_jobs.jobs.in_force import TablesChanged, in_force, take_fingerprints
 from spark_jobs.sources import load_source, read_sources
 from spark_jobs.storage.coordination import publication
@@ -62,7 +62,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
         widened = rows.append_column(column.name, pa.nulls(rows.num_rows, pa.string()))
         widen_records(TableHandle(str(published)), lambda: widened, {column.name: column.comment})
     chains = DeltaTable(lake.folder.handle(CHAINS).uri)
-    chains.alter.add_columns([Field("sequences", ArrayType("string", contains_null=True))])
+    chains.alter.add_columns([Field("sequences", ArrayType(PrimitiveType("string"), contains_null=True))])
     for log in home.glob("lake/*.db/*/_delta_log"):
         for commit in log.glob("*.json"):
             write_file_checksums(log.parent, int(commit.stem))
@@ -85,7 +85,7 @@ def settings(kept: Path, tmp_path: Path) -> Settings:
 
 
 def log_of(settings: Settings, table: str) -> Path:
-    return settings.lake_path / table / "_delta_log"
+    return Path(settings.lake) / table / "_delta_log"
 
 
 def newest(settings: Settings, table: str, back: int = 0) -> Path:
@@ -137,7 +137,7 @@ def without_checksums(settings: Settings, table: str) -> None:
 
 
 def without_folder(settings: Settings, table: str) -> None:
-    shutil.rmtree(settings.lake_path / table)
+    shutil.rmtree(Path(settings.lake) / table)
 
 
 def without_log(settings: Settings, table: str) -> None:
@@ -145,7 +145,7 @@ def without_log(settings: Settings, table: str) -> None:
 
 
 def file_of(settings: Settings, table: str) -> Path:
-    return Path(sorted(DeltaTable(settings.lake_path / table).file_uris())[-1].removeprefix("file://"))
+    return Path(sorted(DeltaTable(Path(settings.lake) / table).file_uris())[-1].removeprefix("file://"))
 
 
 def without_a_file(settings: Settings, table: str) -> None:
@@ -183,7 +183,7 @@ def committed(change: Change) -> Callable[[Settings, str], None]:
     """A damage: somebody writes all rows that meters has in the table anew, as `change` gives them."""
 
     def damage(settings: Settings, table: str) -> None:
-        of = DeltaTable(settings.lake_path / table)
+        of = DeltaTable(Path(settings.lake) / table)
         rows = of.to_pyarrow_table().cast(pa.schema(of.schema().to_arrow()))
         shared = "source" in rows.column_names
         if shared:
@@ -227,7 +227,7 @@ def later(rows: pa.Table) -> pa.Table:
 
 
 def set_back(settings: Settings, table: str) -> None:
-    of = DeltaTable(settings.lake_path / table)
+    of = DeltaTable(Path(settings.lake) / table)
     of.restore(of.version() - 1)
 
 
@@ -281,7 +281,7 @@ def test_a_sound_lake_is_not_complained_about(settings: Settings) -> None:
 def refusal(settings: Settings) -> TidemarkError | None:
     """The refusal that a run's first stage, a plan, a merge and all others who hold the source meet; None if none."""
     try:
-        in_force(StoredLake(settings.lake_path), load_source(settings.sources / "meters.yml"))
+        in_force(StoredLake(Path(settings.lake)), load_source(settings.sources / "meters.yml"))
     except TidemarkError as error:
         return error
     return None
@@ -311,4 +311,4 @@ def test_other_sources_go_on(settings: Settings) -> None:
     done(settings, table)
     assert isinstance(refusal(settings), TablesChanged)
     gauges = load_source(settings.sources / "gauges.yml")
-    in_force(StoredLake(settings.lake_path), gauges)
+    in_force(StoredLake(Path(settings.lake)), gauges)

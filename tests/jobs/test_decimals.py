@@ -16,17 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.chunks import SourceChunks
-from spark_jobs.cli.output import shown
+from spark_jobs.cli.output import short_text
 from spark_jobs.config import Settings
-from spark_jobs.jobs.replay import Asked, replay_of
+from spark_jobs.engine.spark.chunks import SourceChunks
+from spark_jobs.plans.replay import Asked, replay_of
 from spark_jobs.reads.why import why
 from spark_jobs.sources import load_source
 from spark_jobs.storage.descriptions.times import micros
-from spark_jobs.storage.lakes.spark_lake import SparkLake
-from tests.jobs.harness import DAY, MINUTE, START, run, write_lines, write_source
-
-pytestmark = pytest.mark.spark
+from tests.jobs.harness import DAY, MINUTE, START, Session, lake_of, run, write_lines, write_source
 
 CALLS = {
     "n": "count()", "paid": "count(price)", "total": "sum(price)", "mean": "avg(price)", "least": "min(price)",
@@ -93,7 +90,7 @@ LATE = [Sale(1, 303, "b", "-0.6"), Sale(1, 72, "a", "0.0000000012"), Sale(1, 240
 
 def mean(values: list[Decimal], scale: int) -> Decimal:
     with localcontext(prec=120, rounding=ROUND_HALF_UP):
-        return (sum(values) / len(values)).quantize(Decimal(1).scaleb(-scale))
+        return (sum(values, Decimal()) / len(values)).quantize(Decimal(1).scaleb(-scale))
 
 
 def days(sales: Iterable[Sale]) -> dict[tuple[str, int], dict[str, Any]]:
@@ -114,7 +111,7 @@ def days(sales: Iterable[Sale]) -> dict[tuple[str, int], dict[str, Any]]:
     return found
 
 
-def published_days(spark: SparkSession, table: str = "silver.days") -> dict[tuple[str, int], dict[str, Any]]:
+def published_days(spark: Session, table: str = "silver.days") -> dict[tuple[str, int], dict[str, Any]]:
     rows = spark.sql(f"SELECT *, unix_micros(window_start) AS start FROM {table}").collect()
     return {
         (row.till, (row.start - micros(START)) // (86_400 * 10**6)): {name: row[name] for name in CALLS} for row in rows
@@ -127,6 +124,8 @@ def home(spark_settings: Settings, tmp_path: Path) -> Settings:
     return write_source(settings, SOURCE, "shop")
 
 
+@pytest.mark.spark
+@pytest.mark.turns
 def test_sums_of_money_are_those_of_pythons_decimals(lake: SparkSession, home: Settings) -> None:
     for sales, drop, name in (
         (FIRST, 0, "a.ndjson"), (BROKEN, 0, "bad.ndjson"), (NEXT, 1, "a.ndjson"), (LATE, 1, "late.ndjson"),
@@ -155,6 +154,7 @@ def test_sums_of_money_are_those_of_pythons_decimals(lake: SparkSession, home: S
     assert published_days(lake, f"silver.days_as_of({at})") == days(FIRST), "as it was known then"
 
 
+@pytest.mark.spark
 @pytest.mark.long
 def test_sums_of_money_follow_what_is_taken_back_and_what_is_mended(lake: SparkSession, home: Settings) -> None:
     home = write_source(home, ONE_WINDOW, "shop")
@@ -174,6 +174,8 @@ def test_sums_of_money_follow_what_is_taken_back_and_what_is_mended(lake: SparkS
     assert published_days(lake) == days(mended)
 
 
+@pytest.mark.spark
+@pytest.mark.turns
 def test_chunks_json_duplicates_and_explanations_hold_every_digit(lake: SparkSession, home: Settings) -> None:
     home = write_source(home, ONE_WINDOW, "shop")
     again = '{"id": "b-300-0", "till": "b", "at": "2024-01-01T05:00:00Z", "Tax": 0.01, "price": '
@@ -189,16 +191,16 @@ def test_chunks_json_duplicates_and_explanations_hold_every_digit(lake: SparkSes
     assert found.type == pa.decimal128(18, 10)
     assert found.to_pylist() == [Decimal(n) for n in ("0.1", "0.2", "0.3")]
     latest = chunks.latest_at("a", "at", micros(START + timedelta(hours=12)), ["price"])["price"]
-    assert (latest.value, shown(latest.value)) == (Decimal(NINES), NINES)
+    assert (latest.value, short_text(latest.value)) == (Decimal(NINES), NINES)
     components = [
         json.loads(row.components) for row in lake.table("bronze.shop_deltas").where("entity = 'a'").collect()
     ]
     assert {c["price"] for c in components} == {NINES}
-    told = why(SparkLake(lake), source, "silver.days", ["b", "2024-01-01T00:00:00Z"])
+    told = why(lake_of(lake), source, "silver.days", ["b", "2024-01-01T00:00:00Z"])
     assert {row["price"] for row in told.deltas} == {None, *found.to_pylist()}
 
 
-def test_a_sum_beyond_its_type_is_null_and_named(lake: SparkSession, home: Settings) -> None:
+def test_a_sum_beyond_its_type_is_null_and_named(lake: Session, home: Settings) -> None:
     home = write_source(home, ONE_WINDOW, "shop")
     sales = [Sale(0, n, "a", "1", "9" * 36 + ".99") for n in range(2)]
     write_lines(home, 0, [*(sale.line() for sale in sales), Sale(0, 3, "b", "2").line()])
@@ -211,7 +213,7 @@ def test_a_sum_beyond_its_type_is_null_and_named(lake: SparkSession, home: Setti
 
 
 @pytest.mark.long
-def test_decimals_of_csv_and_parquet_land_alike(lake: SparkSession, home: Settings) -> None:
+def test_decimals_of_csv_and_parquet_land_alike(lake: Session, home: Settings) -> None:
     prices = [Decimal("12.50"), None, Decimal("-0.0000000001"), Decimal("99999999.9999999999")]
     times = [START + n * MINUTE for n in range(4)]
     for form in ("csv", "parquet"):
@@ -219,7 +221,7 @@ def test_decimals_of_csv_and_parquet_land_alike(lake: SparkSession, home: Settin
             ONE_WINDOW.replace("source: shop", f"source: shop_{form}").replace("ndjson", form).replace("meters/", form)
         )
         write_source(home, text.replace("  days:", f"  days_{form}:"), f"shop_{form}")
-    folder = {form: home.landing / f"{form}{START:%Y-%m-%d}" for form in ("csv", "parquet")}
+    folder = {form: home.landing_folder / f"{form}{START:%Y-%m-%d}" for form in ("csv", "parquet")}
     for path in folder.values():
         path.mkdir(parents=True)
     texts = ["" if price is None else f"{price:f}" for price in prices]

@@ -4,6 +4,7 @@ published until the change is, and then exactly what the new definition says."""
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,12 +12,21 @@ from pyspark.sql import SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.definitions.versions import DefinitionChanged
 from spark_jobs.jobs.request import Request
-from spark_jobs.jobs.stage import run_stage
 from spark_jobs.model import STAGES
 from spark_jobs.storage.lakes.table_columns import TableDiffers
-from tests.jobs.harness import DAY, SOURCE, START, Reading, minute_of, published, run, write_drops, write_source
-
-pytestmark = pytest.mark.spark
+from tests.jobs.harness import (
+    DAY,
+    SOURCE,
+    START,
+    Reading,
+    Session,
+    minute_of,
+    published,
+    run,
+    run_one,
+    write_drops,
+    write_source,
+)
 
 NIGHT = 24 * 60
 READINGS = [
@@ -38,12 +48,13 @@ CHANGED = (
 )
 
 
-def run_accepted(spark: SparkSession, settings: Settings, *names: str) -> None:
+def run_accepted(spark: Session, settings: Settings, *names: str) -> None:
     for name in names:
-        given = {"source": "meters", "lo": START, "hi": START + 2 * DAY, "run_id": "accepted"}
-        run_stage(name, **given, settings=settings, spark=spark, request=Request(accept_definition=True))
+        given: dict[str, Any] = {"source": "meters", "lo": START, "hi": START + 2 * DAY, "run_id": "accepted"}
+        run_one(spark, name, **given, settings=settings, request=Request(accept_definition=True))
 
 
+@pytest.mark.spark
 @pytest.mark.long
 def test_a_changed_definition_is_published_as_one_correction_once_it_is_accepted(
     lake: SparkSession, spark_settings: Settings, tmp_path_factory: pytest.TempPathFactory
@@ -59,7 +70,7 @@ def test_a_changed_definition_is_published_as_one_correction_once_it_is_accepted
     write_source(home, CHANGED)
     with pytest.raises(DefinitionChanged) as refusal:
         run(lake, home, 0, 1)
-    assert set(refusal.value.parts) == {"window.hourly", "window.shifts", "window.quarters"}
+    assert set(refusal.value.facts["parts"]) == {"window.hourly", "window.shifts", "window.quarters"}
     run_accepted(lake, home, "land", "seal", "window", "compact")
     assert {name: published(lake, name) for name in names} == before, "nothing shows before it is published"
     run_accepted(lake, home, "publish")
@@ -74,5 +85,5 @@ def test_a_changed_definition_is_published_as_one_correction_once_it_is_accepted
     assert [summary["commits"] for summary in run(lake, home, 0, 1)] == [0] * len(STAGES)
 
     write_source(home, CHANGED.replace("size: 6 h, key: meter", "size: 6 h, key: [meter, load]"))
-    with pytest.raises(TableDiffers, match="told apart by"):
+    with pytest.raises(TableDiffers, match="identified by"):
         run_accepted(lake, home, "land")

@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
-from spark_jobs.jobs.replay import Asked, dismiss, quarantined, reasons, replay_of
+from spark_jobs.plans.replay import Asked, dismiss, quarantined_records, reasons, replay_of
 from spark_jobs.sources import load_source
 from tests.jobs.harness import Reading, run, write_lines, write_source
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 ANY = Asked(state=None)
 
@@ -32,12 +32,12 @@ def test_dismissed_files_are_kept_and_open_again_once_they_change(
     source = load_source(home.sources / "meters.yml")
 
     def states(asked: Asked = ANY) -> Counter[tuple[str, str]]:
-        rows = quarantined(lake, source, asked).collect()
+        rows = quarantined_records(lake, source, asked).collect()
         return Counter((row.file.rsplit("/", 1)[1], row.replay_state) for row in rows)
 
     told = {
         (row["rule"], row["reason"]): (row["records"], row["example"])
-        for row in reasons(quarantined(lake, source, ANY))
+        for row in reasons(quarantined_records(lake, source, ANY))
     }
     expectation = "column `load`: expected a whole number"
     assert told[("bad_int", expectation)] == (3, f"{expectation}, found 'x'")
@@ -50,7 +50,7 @@ def test_dismissed_files_are_kept_and_open_again_once_they_change(
     assert [(row["file"], row["records"]) for row in closed] == [(path, 2)]
     assert states() == {("a.ndjson", "open"): 3, ("notes.txt", "dismissed"): 2}
     assert states(Asked()) == {("a.ndjson", "open"): 3}
-    (kept,) = quarantined(lake, source, Asked(file=path, state="dismissed")).limit(1).collect()
+    (kept,) = quarantined_records(lake, source, Asked(file=path, state="dismissed")).limit(1).collect()
     assert (kept.because, bool(kept.dismissed_by), bool(kept.dismissed_at)) == ("a shopping list", True, True)
     for asked in (
         lambda: dismiss(lake, source, Asked(file=path), "again"),

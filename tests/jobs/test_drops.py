@@ -7,17 +7,25 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.jobs.drops import LOOK_AHEAD, Drop, drops_of, follows_on, slices
-from spark_jobs.jobs.stage import run_stage
+from spark_jobs.jobs.drops import LOOK_AHEAD, DropStatus, drops_of, follows_on, slices
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lakes.stored_lake import StoredLake
-from tests.jobs.harness import DAY, SOURCE, START, Reading, run, write_drops, write_lines, write_source
+from tests.jobs.harness import (
+    DAY,
+    SOURCE,
+    START,
+    Reading,
+    Session,
+    run,
+    run_one,
+    write_drops,
+    write_lines,
+    write_source,
+)
 
 LAKES = Path(__file__).parents[1] / "lakes"
 
@@ -28,7 +36,7 @@ drops = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 50)), unique_by=la
 def test_slices_hold_every_drop_once_in_order_without_gaps_and_no_more_than_asked(
     given: list[tuple[int, int]], batch: int | None, most_bytes: int
 ) -> None:
-    made = slices([Drop(n, "missing", 1, size, 0) for n, size in given], batch=batch, most_bytes=most_bytes)
+    made = slices([DropStatus(n, "missing", 1, size, 0) for n, size in given], batch=batch, most_bytes=most_bytes)
     assert [drop.seq_no for each in made for drop in each] == sorted(n for n, _ in given)
     for each in made:
         assert [drop.seq_no for drop in each] == list(range(each[0].seq_no, each[0].seq_no + len(each)))
@@ -74,15 +82,14 @@ def test_a_drop_that_failed_without_files_is_listed_and_files_after_a_long_silen
     # one was asked for by mistake, of a time to come
     assert states(failed={2, 1_000_000}) == [("missing", 0)] * 3
     for seq_no in (weekend, ended + LOOK_AHEAD - 1, ended + 2 * LOOK_AHEAD - 1):
-        path = settings.landing / source.drops.path("meters/{date}T{hour}{minute}/a.ndjson", seq_no)
+        path = settings.landing_folder / source.drops.path("meters/{date}T{hour}{minute}/a.ndjson", seq_no)
         path.parent.mkdir(parents=True)
         path.write_text("{}\n")
         assert states()[-2:] == [("missing", 0), ("missing", 1)]
         assert len(states()) == seq_no + 1
 
 
-@pytest.mark.spark
-def test_each_drop_is_landed_missing_or_partial(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> None:
+def test_each_drop_is_landed_missing_or_partial(lake: Session, spark_settings: Settings, tmp_path: Path) -> None:
     settings = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
     settings = write_source(settings)
     source = load_source(settings.sources / "meters.yml")
@@ -101,10 +108,10 @@ def test_each_drop_is_landed_missing_or_partial(lake: SparkSession, spark_settin
     assert follows_on(settings, source, range(1)), "of a drop that was run before"
     assert not follows_on(settings, source, range(3, 4))
     write_lines(settings, 0, [Reading(0, 20, "a", 5).line()], name="b.ndjson")
-    (settings.landing / "meters" / "2024-01-02" / "a.ndjson").unlink()
+    (settings.landing_folder / "meters" / "2024-01-02" / "a.ndjson").unlink()
     assert states()[:2] == [(0, "partial", 1), (1, "landed", 1)], "a file came, another one is gone and stays in"
-    given = {"source": "meters", "lo": START + 2 * DAY, "hi": START + 4 * DAY, "run_id": "left"}
-    run_stage("land", **given, settings=settings, spark=lake)
+    given: dict[str, Any] = {"source": "meters", "lo": START + 2 * DAY, "hi": START + 4 * DAY, "run_id": "left"}
+    run_one(lake, "land", **given, settings=settings)
     assert states() == [(0, "partial", 1), (1, "landed", 1), (2, "partial", 0), (3, "partial", 1)]
     run(lake, settings, 2, 3)
     assert [state for _, state, _ in states()] == ["partial", "landed", "landed", "landed"]

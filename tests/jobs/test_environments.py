@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit.audit import audit
 from spark_jobs.config import Settings
-from spark_jobs.jobs.audit import audit
 from spark_jobs.jobs.base import StalePlan
-from spark_jobs.jobs.environments import (
+from spark_jobs.jobs.pipeline import RunReport
+from spark_jobs.jobs.request import Request
+from spark_jobs.jobs.stage import run_stage
+from spark_jobs.lifecycle.environments import (
     Build,
     NothingPublished,
     build,
@@ -24,10 +27,7 @@ from spark_jobs.jobs.environments import (
     find_build,
     require_build,
 )
-from spark_jobs.jobs.pipeline import RunReport
-from spark_jobs.jobs.promotion import _Swap, promote
-from spark_jobs.jobs.request import Request
-from spark_jobs.jobs.stage import run_stage
+from spark_jobs.lifecycle.promotion import _Swap, promote
 from spark_jobs.model import STAGES
 from spark_jobs.sources import Environment, create_environment, find_source
 from spark_jobs.storage.delta.places import lake_root
@@ -100,11 +100,11 @@ def test_an_environment_shows_what_production_does_once_it_has_the_file(
     lake: SparkSession, home: Settings, way: str, text: str
 ) -> None:
     run(lake, home, 0, 1)
-    before, files = (rows(lake, "silver.hourly"), rows(lake, "gold.meters")), listing(home.sources, home.landing)
+    before, files = (rows(lake, "silver.hourly"), rows(lake, "gold.meters")), listing(home.sources, home.landing_folder)
     environment = environment_with(home, text)
     done = built(lake, home, environment)
     assert (rows(lake, "silver.hourly"), rows(lake, "gold.meters")) == before
-    assert listing(home.sources, home.landing) == files
+    assert listing(home.sources, home.landing_folder) == files
     gold = "view" if text == CHANGED else "table"
     assert done.tables == {
         "dev__silver.hourly": "table",
@@ -166,9 +166,9 @@ def test_a_build_that_production_left_behind_is_not_promoted(lake: SparkSession,
     environment = environment_with(home, CHANGED)
     source = find_source(environment.folder, "meters")
     first = built(lake, home, environment)
-    assert first.stands(SparkLake(lake), source)
+    assert first.is_current(SparkLake(lake), source)
     run(lake, home, 1, 1)
-    assert not first.stands(SparkLake(lake), source)
+    assert not first.is_current(SparkLake(lake), source)
     before = shown_of(lake)
     with pytest.raises(StalePlan, match="env build dev meters"):
         promoted(lake, home, environment)
@@ -176,7 +176,8 @@ def test_a_build_that_production_left_behind_is_not_promoted(lake: SparkSession,
     assert shown_of(lake) == before
     again = built(lake, home, environment)
     root = Path(lake_root(lake))
-    assert [(root / one.kept.folder).is_dir() for one in (first, again)] == [False, True]
+    kept = [one.kept for one in (first, again)]
+    assert [each is not None and (root / each.folder).is_dir() for each in kept] == [False, True]
     (environment.folder / "meters.yml").write_text(OTHER_STATE)
     with pytest.raises(StalePlan, match="another source file"):
         promoted(lake, home, environment)
@@ -295,6 +296,7 @@ def test_states_by_chains_are_promoted(lake: SparkSession, home: Settings) -> No
     run(lake, home, 0, 1)
     environment = environment_with(home, WITH_CHAINS)
     done = built(lake, home, environment)
+    assert done.kept is not None
     assert {STATE.qualified, CHAINS.qualified} <= {*done.kept.files}
     in_environment = rows(lake, "dev__gold.meters")
     promoted(lake, home, environment)

@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.chunks import SourceChunks
 from spark_jobs.config import Settings
 from spark_jobs.definitions.versions import DefinitionChanged
+from spark_jobs.engine.spark.chunks import SourceChunks
 from spark_jobs.sources import load_source
 from spark_jobs.storage.descriptions.times import micros
-from tests.jobs.harness import DAY, START, published, run, write_lines, write_source
-
-pytestmark = pytest.mark.spark
+from tests.jobs.harness import DAY, START, Session, published, run, write_lines, write_source
 
 ORDERED = "sequence: [lsn, seq]\n"
 SOURCE = f"""
@@ -67,15 +65,17 @@ def _at(minute: int) -> str:
     return f"2024-01-01T00:{minute:02}:00Z"
 
 
-def states(lake: SparkSession) -> list[tuple[str, int]]:
+def states(lake: Session) -> list[tuple[str, int]]:
     return [(row.item, row.n) for row in lake.sql("SELECT item, n FROM gold.items ORDER BY item").collect()]
 
 
-def windows(lake: SparkSession) -> list[tuple[str, int, int]]:
+def windows(lake: Session) -> list[tuple[str, int, int]]:
     rows = lake.sql("SELECT item, first_n, last_n FROM silver.hourly ORDER BY item").collect()
     return [tuple(row) for row in rows]
 
 
+@pytest.mark.turns
+@pytest.mark.spark
 @pytest.mark.parametrize("runs", [[(0, 0), (1, 1)], [(1, 1), (0, 0)], [(0, 1), (0, 0)]])
 def test_a_sequence_orders_rows_of_one_time_in_any_slicing(
     lake: SparkSession, spark_settings: Settings, tmp_path: Path, runs: list[tuple[int, int]]
@@ -93,7 +93,7 @@ def test_a_sequence_orders_rows_of_one_time_in_any_slicing(
     assert chunks.range_query("x", "at", 0, noon, ["n"])["n"].to_pylist() == [11, 12, 13]
 
 
-def test_another_sequence_is_another_definition(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> None:
+def test_another_sequence_is_another_definition(lake: Session, spark_settings: Settings, tmp_path: Path) -> None:
     home = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
     home = write_source(home, SOURCE.replace(ORDERED, "").replace("duplicates: last\n", ""), "items")
     write(home)

@@ -15,20 +15,20 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit.audit import audit
 from spark_jobs.config import Settings
-from spark_jobs.jobs import erase as erasing
-from spark_jobs.jobs.audit import audit
-from spark_jobs.jobs.environments import build
-from spark_jobs.jobs.erase import EntityUnknown, Erased, erase, find
-from spark_jobs.jobs.pins import make_pin
+from spark_jobs.erasure import erase as erasing
+from spark_jobs.erasure.erase import EntityUnknown, Erased, erase, find
 from spark_jobs.jobs.published import SourceUnpublished
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.landing.choices import Choice, of_entity
 from spark_jobs.landing.erasures import ErasureUnfinished, erased_values, erasures
+from spark_jobs.lifecycle.environments import build
 from spark_jobs.publish.marts import MartsFailed
 from spark_jobs.sources import Source, create_environment, find_source
 from spark_jobs.storage.delta.places import lake_root
 from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.upkeep.pins import make_pin
 from tests.jobs.harness import DAY, MINUTE, START, published, run
 from tests.support.erasures import LEFT_OUT, assert_nothing_left, at_times, erase_until, land, rows_in_files
 
@@ -220,7 +220,7 @@ def test_interrupted_anywhere_it_goes_on(lake: SparkSession, home: Settings, ste
     assert_as_never_there(lake)
     assert audit(home, planes(home), lake).failed == []
     # its owner has rewritten the files, and nobody saw the command end
-    for file in (path for path in home.landing.rglob("*") if path.is_file()):
+    for file in (path for path in home.landing_folder.rglob("*") if path.is_file()):
         file.write_text("".join(f"{line}\n" for line in file.read_text().splitlines() if GONE not in line))
     again = erase(home, planes(home), lake, gone(home), "asked")
     assert (again.rows, again.left) == (0, [])

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.config import Settings
-from spark_jobs.jobs.erase_texts import scrub_home
-from spark_jobs.jobs.erase_words import blacked_out, is_distinct, json_without, names_value, pattern_of
+from spark_jobs.erasure.texts import scrub_home
+from spark_jobs.erasure.words import blacked_out, is_distinct, json_without, names_value, pattern_of
 
 PHONE = "4915123456789"
 

@@ -12,12 +12,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit.audit import audit
 from spark_jobs.config import Settings
-from spark_jobs.jobs.audit import audit
-from spark_jobs.jobs.erase import EntityUnknown, erase, find
-from spark_jobs.jobs.pins import make_pin
+from spark_jobs.engine.records import erased_hash
+from spark_jobs.erasure.erase import EntityUnknown, erase, find
 from spark_jobs.jobs.visits import merge
-from spark_jobs.kernels.records.erased import erased_hash
 from spark_jobs.landing.choices import Choice, of_condition
 from spark_jobs.landing.erasures import ErasedColumnGone, ErasureUnfinished, erased_values, erasures
 from spark_jobs.sources import Source, find_source
@@ -25,6 +24,7 @@ from spark_jobs.storage.descriptions.people_tables import ERASURES, FINISHED
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import DATABASES
 from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.upkeep.pins import make_pin
 from tests.jobs.harness import MINUTE, START, published, run
 from tests.support.erasures import LEFT_OUT, assert_nothing_left, at_times, erase_until, land, rows_in_files
 

@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit.examination import examine_lake
 from spark_jobs.config import Settings
-from spark_jobs.jobs.examination import examine_lake
 from spark_jobs.model import Finding
 from spark_jobs.sources import load_source
 from spark_jobs.storage.coordination.publication import PublicationDoubled, load
@@ -42,38 +42,38 @@ def sound(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> Setti
 
 
 def without_log(settings: Settings) -> None:
-    shutil.rmtree(settings.lake_path / "silver.db" / "hourly_history" / "_delta_log")
+    shutil.rmtree(Path(settings.lake) / "silver.db" / "hourly_history" / "_delta_log")
 
 
 def without_table(settings: Settings) -> None:
-    shutil.rmtree(settings.lake_path / "gold.db" / "state_history")
+    shutil.rmtree(Path(settings.lake) / "gold.db" / "state_history")
 
 
 def without_chunks(settings: Settings) -> None:
-    shutil.rmtree(settings.lake_path / "bronze.db" / "meters_chunks")
+    shutil.rmtree(Path(settings.lake) / "bronze.db" / "meters_chunks")
 
 
 def with_an_emptied_folder(settings: Settings) -> None:
     without_table(settings)
-    (settings.lake_path / "gold.db" / "state_history" / "_delta_log").mkdir(parents=True)
+    (Path(settings.lake) / "gold.db" / "state_history" / "_delta_log").mkdir(parents=True)
 
 
 def published_twice(settings: Settings) -> None:
-    published = DeltaTable(settings.lake_path / "trace.db" / "published")
+    published = DeltaTable(Path(settings.lake) / "trace.db" / "published")
     write_deltalake(published, published.to_pyarrow_table(), mode="append")
 
 
 def without_its_publication(settings: Settings) -> None:
-    DeltaTable(settings.lake_path / "trace.db" / "published").delete("source = 'meters'")
+    DeltaTable(Path(settings.lake) / "trace.db" / "published").delete("source = 'meters'")
 
 
 def with_an_earlier_publication(settings: Settings) -> None:
-    published = DeltaTable(settings.lake_path / "trace.db" / "published")
+    published = DeltaTable(Path(settings.lake) / "trace.db" / "published")
     published.restore(0)
 
 
 def newest_commit(settings: Settings, table: str) -> Path:
-    log = settings.lake_path / table / "_delta_log"
+    log = Path(settings.lake) / table / "_delta_log"
     return max(path for path in log.glob("*.json") if path.stem.isdigit())
 
 
@@ -98,7 +98,7 @@ def without_newest_landing_and_its_checksum(settings: Settings) -> None:
 
 
 def without_updates(settings: Settings) -> None:
-    table = DeltaTable(settings.lake_path / "trace.db" / "meters_updates")
+    table = DeltaTable(Path(settings.lake) / "trace.db" / "meters_updates")
     table.delete()
 
 
@@ -120,24 +120,24 @@ def with_cut_metastore(settings: Settings) -> None:
 
 
 def without_records(settings: Settings) -> None:
-    shutil.rmtree(settings.lake_path / "trace.db" / "published")
+    shutil.rmtree(Path(settings.lake) / "trace.db" / "published")
 
 
 def with_an_orphan(settings: Settings) -> None:
-    updates = settings.lake_path / "trace.db" / "meters_updates"
+    updates = Path(settings.lake) / "trace.db" / "meters_updates"
     rows = DeltaTable(updates).to_pyarrow_table().slice(0, 1)
     at = rows.schema.get_field_index("batch")
     write_deltalake(updates, rows.set_column(at, "batch", pa.array(["9-nobody"])), mode="append")
 
 
 def without_a_column(settings: Settings) -> None:
-    table = DeltaTable(settings.lake_path / "trace.db" / "meters_updates")
+    table = DeltaTable(Path(settings.lake) / "trace.db" / "meters_updates")
     rows = table.to_pyarrow_table().drop_columns([BELOW_HORIZON.name])
     write_deltalake(table, rows, mode="overwrite", schema_mode="overwrite")
 
 
 def without_results(settings: Settings) -> None:
-    shutil.rmtree(settings.lake_path / "quality.db" / "results")
+    shutil.rmtree(Path(settings.lake) / "quality.db" / "results")
 
 
 def without_source_file(settings: Settings) -> None:
@@ -200,7 +200,7 @@ def test_what_a_run_has_yet_to_accept_is_no_damage(sound: Settings) -> None:
     for table in tables:
         assert "no run has accepted it" in findings[f"meters: {table}"].found
         assert "--accept-definition" in findings[f"meters: {table}"].do
-    shutil.rmtree(sound.lake_path / "silver.db" / "shifts_history")
+    shutil.rmtree(Path(sound.lake) / "silver.db" / "shifts_history")
     lost = {finding.what: finding.verdict for finding in examine_lake(sound)}
     assert lost["meters: silver.shifts_history"] == "wrong"
 
@@ -209,11 +209,11 @@ def test_a_first_run_that_was_stopped_while_it_created_tables_has_damaged_nothin
     file = sound.sources / "meters.yml"
     file.with_name("gauges.yml").write_text(file.read_text().replace("meters", "gauges"))
     for table in ("bronze.db/gauges_chunks", "trace.db/gauges_updates"):
-        leave_remains(sound.lake_path / table)
+        leave_remains(Path(sound.lake) / table)
     assert list(examine_lake(sound)) == [Finding("lake", "ok", "records, tables and trace agree")]
 
 
 def test_a_publication_that_stands_twice_is_read_by_nobody(sound: Settings) -> None:
     published_twice(sound)
     with pytest.raises(PublicationDoubled, match="2, of the tokens"):
-        load(StoredLake(sound.lake_path), load_source(sound.sources / "meters.yml"))
+        load(StoredLake(Path(sound.lake)), load_source(sound.sources / "meters.yml"))

@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit.audit import audit
+from spark_jobs.audit.examination import examine_source
 from spark_jobs.config import Settings
-from spark_jobs.jobs.audit import audit
-from spark_jobs.jobs.examination import examine_source
-from spark_jobs.kernels.accounts import LISTED_REASONS
+from spark_jobs.engine.windows import LISTED_REASONS
 from spark_jobs.sources import load_source
 from spark_jobs.storage.descriptions.tables import PUBLISHED
-from tests.jobs.harness import SOURCE, Reading, run, write_lines, write_source
-
-pytestmark = pytest.mark.spark
+from tests.jobs.harness import SOURCE, Reading, Session, run, write_lines, write_source
 
 EXTREME = (
     SOURCE.replace("arrival: seen\n", "")
@@ -51,19 +49,21 @@ FILES: list[Sequence[str]] = [
 ]
 
 
-def told(spark: SparkSession, name: str) -> list[tuple[Any, ...]]:
+def told(spark: Session, name: str) -> list[tuple[Any, ...]]:
     """The rows of a published name, sorted, without what slicing may change. By Arrow: `collect` knows no time of the
     first day of year 1."""
     rows = spark.table(name).drop("revision", "known_from").toArrow().to_pylist()
     return sorted((tuple(row.values()) for row in rows), key=repr)
 
 
-def windows(spark: SparkSession, name: str, *columns: str) -> set[tuple[Any, ...]]:
+def windows(spark: Session, name: str, *columns: str) -> set[tuple[Any, ...]]:
     started = f"SELECT *, date_format(window_start, 'yyyy-MM-dd HH:mm') AS start FROM silver.{name}"
     rows = spark.sql(started).toArrow().to_pylist()
     return {tuple(row[column] for column in ("meter", "start", *columns)) for row in rows}
 
 
+@pytest.mark.spark
+@pytest.mark.turns
 def test_extreme_times_and_rows_without_a_key_hide_no_row_and_are_told(
     lake: SparkSession, spark_settings: Settings, tmp_path: Path
 ) -> None:

@@ -15,8 +15,7 @@ from spark_jobs.reads.as_of import states_at
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.sample import prepare_sample
 from spark_jobs.sources import load_source
-from spark_jobs.storage.lakes.spark_lake import SparkLake
-from tests.jobs.harness import run, write_source
+from tests.jobs.harness import lake_of, run, write_source
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -44,8 +43,10 @@ def sums_of(folder: Path, reached: dt.datetime) -> Sums:
 def test_a_week_of_flights_compacted_every_day(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> None:
     home = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
     home = write_source(home, f"{SHIPPED}\ncompaction: {{keep_recent: 2, delta_threshold: 5}}\n", "flights")
-    prepare_sample(home.landing, first=START.date(), last=(START + dt.timedelta(DAYS - 1)).date(), sources=("flights",))
-    source, tables = load_source(home.sources / "flights.yml"), SparkLake(lake)
+    prepare_sample(
+        home.landing_folder, first=START.date(), last=(START + dt.timedelta(DAYS - 1)).date(), sources=("flights",)
+    )
+    source, tables = load_source(home.sources / "flights.yml"), lake_of(lake)
     components = ["flights", "air_minutes", "miles", "delay_minutes"]
     told: dict[int, set[tuple[object, ...]]] = {}
     for day in range(DAYS):
@@ -53,7 +54,7 @@ def test_a_week_of_flights_compacted_every_day(lake: SparkSession, spark_setting
         published = lake.sql("SELECT * FROM gold.flights").select("tailnum", *components).collect()
         told[ReadPoint.open(tables, source).known_us] = {tuple(row) for row in published}
     last = {row[0]: tuple(row)[1:] for row in published}
-    assert last == sums_of(home.landing, START + dt.timedelta(DAYS))
+    assert last == sums_of(home.landing_folder, START + dt.timedelta(DAYS))
     assert lake.table("gold.checkpoints").count() > 100
     for known_us, expected in told.items():
         states = states_at(tables, source, known_us=known_us).select("tailnum", *components).collect()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,17 +12,25 @@ from spark_jobs.cli.commands.plan import document
 from spark_jobs.config import Settings
 from spark_jobs.gates import GateFailed
 from spark_jobs.jobs.catching_up import drops_due
-from spark_jobs.jobs.plan import gap_of_run, plan_run
 from spark_jobs.jobs.request import Request
-from spark_jobs.jobs.stage import run_stage
+from spark_jobs.plans.plan import gap_of_run, plan_run
 from spark_jobs.sources import load_source
 from spark_jobs.storage.descriptions.times import micros
-from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.gap import SealGap
-from tests.jobs.harness import DAY, SOURCE, START, Reading, published, run, write_drops, write_source
-
-pytestmark = pytest.mark.spark
+from tests.jobs.harness import (
+    DAY,
+    SOURCE,
+    START,
+    Reading,
+    Session,
+    lake_of,
+    published,
+    run,
+    run_one,
+    write_drops,
+    write_source,
+)
 
 NIGHT = 24 * 60
 READINGS = [
@@ -39,25 +48,23 @@ def meters(spark_settings: Settings, tmp_path: Path) -> Settings:
     return write_source(settings)
 
 
-def test_a_run_that_would_pass_drops_is_refused_before_anything_lands(lake: SparkSession, meters: Settings) -> None:
+def test_a_run_that_would_pass_drops_is_refused_before_anything_lands(lake: Session, meters: Settings) -> None:
     run(lake, meters, 0, 0, pass_gap=False)
     before = published(lake, "silver.shifts")
     with pytest.raises(SealGap) as refusal:
         run(lake, meters, 2, 2, pass_gap=False)
     assert refusal.value.facts["drops"] == [["2024-01-02", "2024-01-02"]]
     assert lake.sql("SELECT DISTINCT seq_no FROM bronze.files").collect() == [(0,)]
-    later = {"source": "meters", "lo": START + 2 * DAY, "hi": START + 3 * DAY, "run_id": "late"}
-    run_stage("land", **later, settings=meters, spark=lake, request=Request(pass_gap=True))
+    later: dict[str, Any] = {"source": "meters", "lo": START + 2 * DAY, "hi": START + 3 * DAY, "run_id": "late"}
+    run_one(lake, "land", **later, settings=meters, request=Request(pass_gap=True))
     with pytest.raises(SealGap):
-        run_stage("seal", **later, settings=meters, spark=lake)
+        run_one(lake, "seal", **later, settings=meters)
     source = load_source(meters.sources / "meters.yml")
-    assert frontiers.load(SparkLake(lake), source).seal_us == micros(START + DAY)
+    assert frontiers.load(lake_of(lake), source).seal_us == micros(START + DAY)
     assert published(lake, "silver.shifts") == before
 
 
-def test_days_in_any_order_when_told_and_passed_ones_are_not_refused_again(
-    lake: SparkSession, meters: Settings
-) -> None:
+def test_days_in_any_order_when_told_and_passed_ones_are_not_refused_again(lake: Session, meters: Settings) -> None:
     run(lake, meters, 2, 2, pass_gap=True)
     run(lake, meters, 0, 0, pass_gap=False)
     run(lake, meters, 1, 1, pass_gap=False)
@@ -66,6 +73,8 @@ def test_days_in_any_order_when_told_and_passed_ones_are_not_refused_again(
     assert row.n == len(READINGS)
 
 
+@pytest.mark.spark
+@pytest.mark.turns
 def test_a_plan_shows_the_refusal_that_its_run_would_meet(lake: SparkSession, meters: Settings) -> None:
     source = load_source(meters.sources / "meters.yml")
     interval = (micros(START + DAY), micros(START + 2 * DAY))
@@ -82,7 +91,7 @@ def test_a_plan_shows_the_refusal_that_its_run_would_meet(lake: SparkSession, me
 
 
 def test_a_run_that_catches_up_takes_what_was_never_run_since_the_seal_and_no_past_before_the_first_run(
-    lake: SparkSession, meters: Settings
+    lake: Session, meters: Settings
 ) -> None:
     source = load_source(meters.sources / "meters.yml")
     assert drops_due(meters, source, range(3, 4)) == range(3, 4)
@@ -90,9 +99,9 @@ def test_a_run_that_catches_up_takes_what_was_never_run_since_the_seal_and_no_pa
     assert drops_due(meters, source, range(1, 2)) == range(1, 2)
     assert drops_due(meters, source, range(3, 4)) == range(1, 4)
     # what a run sealed and did not publish is withdrawn; its drops are taken again: their files may be mended ones
-    second = {"source": "meters", "lo": START + DAY, "hi": START + 2 * DAY, "run_id": "second"}
+    second: dict[str, Any] = {"source": "meters", "lo": START + DAY, "hi": START + 2 * DAY, "run_id": "second"}
     for stage in ("land", "seal"):
-        run_stage(stage, **second, settings=meters, spark=lake)
+        run_one(lake, stage, **second, settings=meters)
     assert drops_due(meters, source, range(2, 3)) == range(1, 3)
     assert drops_due(meters, source, range(3, 4)) == range(1, 4)
     run(lake, meters, 1, 3, pass_gap=False)
@@ -102,7 +111,7 @@ def test_a_run_that_catches_up_takes_what_was_never_run_since_the_seal_and_no_pa
 
 
 def test_a_run_that_caught_up_and_failed_its_gate_takes_the_same_drops_when_it_is_repeated(
-    lake: SparkSession, meters: Settings
+    lake: Session, meters: Settings
 ) -> None:
     home = write_source(meters, SOURCE + "checks: {low: {kind: between, column: load, max: 100}}\n")
     source = load_source(home.sources / "meters.yml")

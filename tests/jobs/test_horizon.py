@@ -10,21 +10,28 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from spark_jobs.checkpoints import join_as_of
 from spark_jobs.config import Settings
+from spark_jobs.engine.deltas import BelowHorizon
+from spark_jobs.engine.spark.checkpoints import join_as_of
 from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.reads import chains_of
-from spark_jobs.kernels.deltas.frontiers import BelowHorizon
-from spark_jobs.reads.as_of import states_at
 from spark_jobs.reads.state_reads import rollback_rows
 from spark_jobs.sources import load_source
 from spark_jobs.storage.descriptions.times import micros
-from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.empty_lake import empty
-from tests.jobs.harness import SOURCE, START, Reading, published, run, write_drops, write_source
+from tests.jobs.harness import (
+    SOURCE,
+    START,
+    Reading,
+    Session,
+    known_states,
+    lake_of,
+    published,
+    run,
+    write_drops,
+    write_source,
+)
 from tests.jobs.test_pipeline import DAY, as_sessions, as_sliding, session_oracle, sliding_oracle
-
-pytestmark = pytest.mark.spark
 
 KEPT_DAYS = 1
 RETENTION = f"retention: {{horizon: {KEPT_DAYS} day}}\n"
@@ -59,23 +66,23 @@ def made(folder: Path, settings: Settings, text: str) -> Settings:
     return write_source(home, text)
 
 
-def states(spark: SparkSession, home: Settings) -> set[tuple[Any, ...]]:
+def states(spark: Session, home: Settings) -> set[tuple[Any, ...]]:
     """What the trace, or the chains, say of all entities."""
-    rows = states_at(SparkLake(spark), load_source(home.sources / "meters.yml")).collect()
-    return {(r.meter, r.readings, r.load) for r in rows}
+    rows = known_states(spark, load_source(home.sources / "meters.yml"))
+    return {(r["meter"], r["readings"], r["load"]) for r in rows}
 
 
-def refuses_below(spark: SparkSession, home: Settings) -> None:
+def refuses_below(spark: Session, home: Settings) -> None:
     """States are told from the horizon of what the last run published on, and not before it."""
     horizon_us = micros(START) + (DAYS - KEPT_DAYS) * DAY * 60_000_000
     source = load_source(home.sources / "meters.yml")
-    assert states_at(SparkLake(spark), source, event_us=horizon_us).count() == 2
+    assert len(known_states(spark, source, event_us=horizon_us)) == 2
     with pytest.raises(BelowHorizon) as refusal:
-        states_at(SparkLake(spark), source, event_us=horizon_us - 1)
-    assert refusal.value.horizon_us == horizon_us
+        known_states(spark, source, event_us=horizon_us - 1)
+    assert refusal.value.facts["horizon_us"] == horizon_us
 
 
-def listed(spark: SparkSession, action: str) -> Counter:
+def listed(spark: Session, action: str) -> Counter[tuple[Any, ...]]:
     rows = spark.sql(
         f"SELECT definition, unix_micros(event_time) AS at FROM silver.late WHERE action = '{action}'"
     ).collect()
@@ -84,7 +91,7 @@ def listed(spark: SparkSession, action: str) -> Counter:
 
 def below_is_refused(spark: SparkSession, home: Settings) -> None:
     """By a rollback to there, by one that would take effect there, and by a join; at the horizon all are answered."""
-    source, tables = load_source(home.sources / "meters.yml"), SparkLake(spark)
+    source, tables = load_source(home.sources / "meters.yml"), lake_of(spark)
     day = DAY * 60_000_000
     horizon = micros(START) + (DAYS - KEPT_DAYS) * day
     for to_us, at_us in ((horizon - 1, horizon + day), (horizon, horizon - 1)):
@@ -102,9 +109,11 @@ def below_is_refused(spark: SparkSession, home: Settings) -> None:
             assert [(r.readings, r.load) for r in joined.collect()] == [(1, 6)]
 
 
-@pytest.mark.parametrize("text", [WINDOWS, pytest.param(CHAINS, marks=pytest.mark.long)], ids=["windows", "chains"])
+@pytest.mark.parametrize(
+    "text", [WINDOWS, pytest.param(CHAINS, marks=[pytest.mark.spark, pytest.mark.long])], ids=["windows", "chains"]
+)
 def test_a_row_below_the_horizon_changes_nothing_and_is_listed(
-    text: str, lake: SparkSession, spark_settings: Settings, tmp_path: Path
+    text: str, lake: Session, spark_settings: Settings, tmp_path: Path
 ) -> None:
     windows = ("hourly", "shifts") if text is WINDOWS else ()
     tables = [*(f"silver.{window}" for window in windows), "gold.meters"]
@@ -122,6 +131,7 @@ def test_a_row_below_the_horizon_changes_nothing_and_is_listed(
     refuses_below(lake, home)
     daily = {table: published(lake, table) for table in (*tables, "silver.late")}
     if text is CHAINS:
+        assert isinstance(lake, SparkSession)
         below_is_refused(lake, home)
 
     # what counts stays, also when its file is taken back

@@ -11,19 +11,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.engine.arrangement import ReadLease
 from spark_jobs.jobs.visits import hold
-from spark_jobs.kernels.arrangement import Lease
-from spark_jobs.reads.as_of import states_at
 from spark_jobs.sources import load_source
 from spark_jobs.storage.coordination import publication
-from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
 from tests.empty_lake import empty
-from tests.jobs.harness import Reading, run, write_drops, write_lines, write_source
+from tests.jobs.harness import Reading, Session, known_states, lake_of, run, write_drops, write_lines, write_source
 from tests.jobs.test_crashes import Killed, kill_after
 from tests.jobs.test_pipeline import DAY, READINGS
-
-pytestmark = pytest.mark.spark
 
 CHANGELOGS = ("silver.hourly_changes", "silver.shifts_changes", "gold.meters_changes")
 Change = tuple[Any, ...]
@@ -36,16 +32,14 @@ def home(spark_settings: Settings, tmp_path: Path) -> Settings:
     return write_source(settings)
 
 
-def interrupt(
-    spark: SparkSession, home: Settings, first: int, last: int, target: str, patch: pytest.MonkeyPatch
-) -> None:
+def interrupt(spark: Session, home: Settings, first: int, last: int, target: str, patch: pytest.MonkeyPatch) -> None:
     """A run that ends right after its commit to `target`."""
     with patch.context() as killing, pytest.raises(Killed, match=target):
         kill_after(killing, target)
         run(spark, home, first, last)
 
 
-def changelogs(spark: SparkSession) -> dict[str, list[Change]]:
+def changelogs(spark: Session) -> dict[str, list[Change]]:
     """Every change of every published table with its visible time."""
     return {
         name: sorted((tuple(row) for row in spark.sql(f"SELECT * FROM {name}").drop("run_id").collect()), key=repr)
@@ -53,16 +47,16 @@ def changelogs(spark: SparkSession) -> dict[str, list[Change]]:
     }
 
 
-def states(spark: SparkSession, home: Settings) -> list[list[Change]]:
+def states(spark: Session, home: Settings) -> list[list[Change]]:
     """What was known of every meter at ticks around the ends of the days that are published."""
-    lake, source = SparkLake(spark), load_source(home.sources / "meters.yml")
+    lake, source = lake_of(spark), load_source(home.sources / "meters.yml")
     published_us = publication.load(lake, source).published_us
     ends = [source.drops.interval(n)[1] for n in range(4)]
     times = [t for hi in ends for t in (hi - 1, hi) if t < published_us]
-    return [sorted((tuple(row) for row in states_at(lake, source, known_us=t).collect()), key=repr) for t in times]
+    return [sorted((tuple(row.values()) for row in known_states(spark, source, known_us=t)), key=repr) for t in times]
 
 
-def published_by(spark: SparkSession) -> list[str]:
+def published_by(spark: Session) -> list[str]:
     """The runs that published, oldest publication first."""
     rows = spark.sql("SELECT run_id FROM trace.publications ORDER BY published").collect()
     return [row.run_id for row in rows]
@@ -72,13 +66,13 @@ EXPECTED: dict[int, Any] = {}
 """What undisturbed runs of so many days of READINGS publish."""
 
 
-def undisturbed(spark: SparkSession, home: Settings, days: int) -> Any:
+def undisturbed(spark: Session, home: Settings, days: int) -> Any:
     if days not in EXPECTED:
         EXPECTED[days] = of_runs(spark, home, days)
     return EXPECTED[days]
 
 
-def of_runs(spark: SparkSession, home: Settings, days: int, before_last: Callable[[], Any] = lambda: None) -> Any:
+def of_runs(spark: Session, home: Settings, days: int, before_last: Callable[[], Any] = lambda: None) -> Any:
     for day in range(days):
         if day == days - 1:
             before_last()
@@ -97,7 +91,7 @@ def of_runs(spark: SparkSession, home: Settings, days: int, before_last: Callabl
     ],
 )
 def test_a_repeated_run_publishes_at_the_time_of_an_undisturbed_one(
-    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch, target: str
+    lake: Session, home: Settings, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     expected = undisturbed(lake, home, 2)
     run(lake, home, 0, 0)
@@ -109,10 +103,10 @@ def test_a_repeated_run_publishes_at_the_time_of_an_undisturbed_one(
 
 
 def test_a_file_that_changes_between_an_interrupted_run_and_the_next_leaves_no_trace_of_the_first(
-    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+    lake: Session, home: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corrected = [Reading(1, DAY - 20, "a", 3).line(), Reading(1, DAY + 31, "a", 40).line()]
-    as_it_was = (home.landing / "meters" / "2024-01-02" / "a.ndjson").read_text().splitlines()
+    as_it_was = (home.landing_folder / "meters" / "2024-01-02" / "a.ndjson").read_text().splitlines()
     expected = of_runs(lake, home, 2, lambda: write_lines(home, 1, corrected))
     write_lines(home, 1, as_it_was)
     run(lake, home, 0, 0)
@@ -125,7 +119,7 @@ def test_a_file_that_changes_between_an_interrupted_run_and_the_next_leaves_no_t
 
 @pytest.mark.long
 def test_days_that_run_after_an_interrupted_later_one_are_known_from_their_own_ends(
-    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+    lake: Session, home: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = undisturbed(lake, home, 4)
     interrupt(lake, home, 0, 0, "trace.frontiers", monkeypatch)
@@ -136,10 +130,12 @@ def test_days_that_run_after_an_interrupted_later_one_are_known_from_their_own_e
         run(lake, home, day, day)
     assert (changelogs(lake), states(lake, home)) == expected
     source = load_source(home.sources / "meters.yml")
-    assert frontiers.load(SparkLake(lake), source).landed == ((0, 4),)
+    assert frontiers.load(lake_of(lake), source).landed == ((0, 4),)
     assert published_by(lake) == [f"test-{day}-{day}" for day in range(4)]
 
 
+@pytest.mark.spark
+@pytest.mark.turns
 def test_what_an_interrupted_run_landed_counts_as_landed_once_another_run_takes_it_in(
     lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,15 +145,15 @@ def test_what_an_interrupted_run_landed_counts_as_landed_once_another_run_takes_
     landed = run(lake, home, 2, 2, pass_gap=False)[0]
     assert (landed["files"], landed["resumed_files"]) == (2, 1)
     source = load_source(home.sources / "meters.yml")
-    assert frontiers.load(SparkLake(lake), source).landed == ((0, 3),)
+    assert frontiers.load(lake_of(lake), source).landed == ((0, 3),)
     assert published_by(lake) == ["test-0-0", "test-2-2"]
-    hold(home, source, lake, Lease("audit", source.drops.interval(2)[0], 2**62))
+    hold(home, source, lake, ReadLease("audit", source.drops.interval(2)[0], 2**62))
     run(lake, home, 0, 2)
     assert published_by(lake) == ["test-0-0", "test-2-2"], "what moves the frontiers afterwards did not publish"
 
 
 def test_a_run_that_sealed_where_another_one_published_later_is_not_named_for_it(
-    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+    lake: Session, home: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupt(lake, home, 0, 1, "trace.frontiers", monkeypatch)
     run(lake, home, 0, 0)

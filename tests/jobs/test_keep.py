@@ -6,14 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.model import STAGES
 from tests.empty_lake import empty
-from tests.jobs.harness import SOURCE, Reading, minute_of, published, run, write_drops, write_source
-
-pytestmark = pytest.mark.spark
+from tests.jobs.harness import SOURCE, Reading, Session, minute_of, published, run, write_drops, write_source
 
 MINUTES = 24 * 60
 KEPT = SOURCE.replace("    gap: 90 min\n", "    gap: 90 min\n    keep: 1 day\n").replace(
@@ -29,11 +26,11 @@ READINGS = [
 ]
 
 
-def sessions(spark: SparkSession) -> set[tuple[Any, ...]]:
+def sessions(spark: Session) -> set[tuple[Any, ...]]:
     return {(r.meter, minute_of(r.window_start), r.n) for r in spark.table("silver.shifts").collect()}
 
 
-def waiting(spark: SparkSession) -> set[tuple[Any, ...]]:
+def waiting(spark: Session) -> set[tuple[Any, ...]]:
     """Sessions' retractions and deltas that are not due: their row, when they are (minutes), and their sign."""
     found = set()
     for window, name, column in (
@@ -45,9 +42,7 @@ def waiting(spark: SparkSession) -> set[tuple[Any, ...]]:
     return found
 
 
-def test_future_updates_show_with_their_publication(
-    lake: SparkSession, spark_settings: Settings, tmp_path: Path
-) -> None:
+def test_future_updates_show_with_their_publication(lake: Session, spark_settings: Settings, tmp_path: Path) -> None:
     home = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
     home = write_source(home, KEPT)
     write_drops(home, [*READINGS, Reading(1, 5 * MINUTES, "c", 7)])
@@ -63,7 +58,7 @@ def test_future_updates_show_with_their_publication(
 
 @pytest.mark.long
 def test_a_window_leaves_when_it_is_due_and_its_history_stays(
-    lake: SparkSession, spark_settings: Settings, tmp_path: Path
+    lake: Session, spark_settings: Settings, tmp_path: Path
 ) -> None:
     home = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
     home = write_source(home, KEPT)
@@ -79,7 +74,7 @@ def test_a_window_leaves_when_it_is_due_and_its_history_stays(
     assert sessions(lake) == {("a", MINUTES + 30, 1)}
     gone = lake.sql("SELECT meter, time, diff FROM silver.shifts_changes WHERE diff < 0").collect()
     assert {(r.meter, round(minute_of(r.time), 3)) for r in gone} == {("a", 2 * MINUTES), ("b", 2 * MINUTES)}
-    assert lake.sql("SELECT * FROM silver.shifts_as_of('2024-01-01T23:59:59.999999Z')").count() == 2
+    assert lake.sql("SELECT * FROM silver.shifts_as_of(TIMESTAMP'2024-01-01 23:59:59.999999')").count() == 2
     run(lake, home, 2, 2)
     # the day is over at 2 days + 30: kept to 3 days + 30, one run more
     assert sessions(lake) == {("b", 2 * MINUTES + 5, 2)}

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit.audit import audit
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import LakeOlder, check_tables
-from spark_jobs.jobs.audit import audit
-from spark_jobs.landing.standing import standing_rows
+from spark_jobs.landing.counted import counted_rows
 from spark_jobs.sources import drop_of, first_row_id, load_source, row_id
 from spark_jobs.storage.coordination.lake_format import FORMAT, format_of
 from spark_jobs.storage.lakes.spark_lake import SparkLake
@@ -20,7 +20,7 @@ from tests.jobs.harness import published
 from tests.lakes import made
 from tests.lakes.made import NIGHT, WINDOWS, file_of, gauge, meter, run, write
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 SUMMED = ("rows", "rows_back", "rejects", "rejects_back", "duplicates", "duplicates_back")
 
@@ -129,7 +129,7 @@ def test_its_files_change_go_and_come_back_with_the_ids_that_they_had(lake: Spar
     new = {row_id(first_row_id(0, file_of("meters", 0, "0")), 1), row_id(first_row_id(3, file_of("meters", 3, "0")), 1)}
     assert ids.of("meters").keys() == before.keys() | new
     # one changes: a row more, with the next id
-    lines = (home.landing / b).read_text().splitlines()
+    lines = (home.landing_folder / b).read_text().splitlines()
     write(home, "meters", 0, "b", *lines, meter(200, "a", 11))
     assert sums(run(lake, home, "meters", 0, 0, "changed")[0]) == {"rows": 1}
     (added,) = ids.of("meters").keys() - before.keys() - new
@@ -165,7 +165,7 @@ def test_its_chains_follow_files_that_come_and_go(lake: SparkSession, home: Sett
     assert sums(run(lake, home, "gauges", 0, 1, "joined")[0]) == {"rows": 3, "rows_back": 1}
     assert sums(run(lake, home, "gauges", 0, 0, "gone", retract=True, only_file=a)[0]) == {"rows_back": 2}
     assert len(Ids(lake, home).of("gauges")) == len(before)
-    (home.landing / a).unlink()
+    (home.landing_folder / a).unlink()
     text = made.GAUGES.replace("source: gauges", "source: fresh")
     (home.sources / "fresh.yml").write_text(text)
     run(lake, home, "fresh", 0, 2, "fresh")
@@ -184,7 +184,7 @@ class Ids:
         self._spark, self._home = spark, home
 
     def of(self, source: str) -> dict[int, str]:
-        rows = standing_rows(SparkLake(self._spark), load_source(self._home.sources / f"{source}.yml"))
+        rows = counted_rows(SparkLake(self._spark), load_source(self._home.sources / f"{source}.yml"))
         return {row.row_id: row.entity for row in rows.select("row_id", "entity").collect()}
 
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.reads.why import why
 from spark_jobs.sources import load_source
-from spark_jobs.storage.lakes.spark_lake import SparkLake
-from tests.jobs.harness import SOURCE, Reading, run, write_lines, write_source
+from tests.jobs.harness import SOURCE, Reading, Session, lake_of, run, write_lines, write_source
 
 DAY = 24 * 60
 PLAIN = SOURCE[: SOURCE.index("windows:")] + SOURCE[SOURCE.index("state:") :] + "retention: {since: 1 hour}\n"
 
 
 @pytest.mark.long
-@pytest.mark.spark
 def test_a_row_that_a_changed_file_left_as_it_was_is_named_by_its_own_landing(
-    lake: SparkSession, spark_settings: Settings, tmp_path: Path
+    lake: Session, spark_settings: Settings, tmp_path: Path
 ) -> None:
     settings = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
     home = write_source(settings, PLAIN)
@@ -34,7 +31,7 @@ def test_a_row_that_a_changed_file_left_as_it_was_is_named_by_its_own_landing(
     expected = [(10, 5, "test-0-0"), (20, 8, "test-0-1"), (DAY + 10, 1, "test-0-1")]
 
     def told() -> list[tuple[int, int, str]]:
-        found = why(SparkLake(lake), source, "meters", ["a"])
+        found = why(lake_of(lake), source, "meters", ["a"])
         return [(int(d["delta_id"].split("-")[1]), d["load"], d["run_id"]) for d in found.deltas]
 
     assert told() == expected

@@ -6,14 +6,17 @@ import csv
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from spark_jobs.server.thrift_client import thrift_query
+from tests.effort import SEED
 from tests.installations import ODD_NAME, TIDEMARK, Installation
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.timeout(1200)]
@@ -58,7 +61,7 @@ def _command(day: str) -> list[str]:
     return [str(TIDEMARK), "run", "flights", "--from", day, "--to", day]
 
 
-def _publications(installation: Installation) -> list[dict]:
+def _publications(installation: Installation) -> list[dict[str, Any]]:
     return installation.sql("SELECT token, published FROM trace.published WHERE source = 'flights'")
 
 
@@ -68,10 +71,15 @@ def _lease_token(installation: Installation) -> int:
     return int(text.split('"token": ')[1].split(",")[0]) if text else 0
 
 
-def _wait_for_token(installation: Installation, token: int, process) -> None:
+def _said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.read()
+
+
+def _wait_for_token(installation: Installation, token: int, process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + 240
     while _lease_token(installation) < token:
-        assert process.poll() is None, process.stdout.read()
+        assert process.poll() is None, _said(process)
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -95,9 +103,7 @@ def test_ctrl_c_ends_a_run_and_its_spark_work_and_the_next_run_goes_on(installat
 
 
 def test_runs_killed_at_any_moment_leave_what_an_undisturbed_one_leaves(installation: Installation) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    moments = random.Random(seed)
+    moments = random.Random(SEED)
     for _ in range(4):
         process = installation.start(*_command("2013-01-02"))
         before = _lease_token(installation)
@@ -118,7 +124,7 @@ def test_runs_killed_at_any_moment_leave_what_an_undisturbed_one_leaves(installa
 
 def _aircraft_rows(installation: Installation, day: str) -> int:
     """Rows of a day's files that name an aircraft."""
-    files = (installation.settings.landing / "flights" / day).iterdir()
+    files = (installation.settings.landing_folder / "flights" / day).iterdir()
     return sum(row["tailnum"] not in ("", "NA") for file in files for row in csv.DictReader(file.open()))
 
 
@@ -130,7 +136,7 @@ def test_names_joined_in_one_query_show_one_publication_while_runs_publish(insta
             (times,) = thrift_query(installation.settings, TIMES)
             assert len(set(times)) == 1, times
             seen.add(times[0])
-        assert process.returncode == 0, process.stdout.read()
+        assert process.returncode == 0, _said(process)
         if day is not None:
             process = installation.start(*_command(day))
     assert len(seen) >= 3, "the reader saw publications go by"

@@ -3,7 +3,6 @@ of another source."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -77,6 +76,12 @@ def states(api: AirflowApi, run: str) -> dict[str, Any]:
     return {each["task_id"]: each["state"] for each in listed}
 
 
+def expect_to_wait(api: AirflowApi, task: str) -> None:
+    """The task is deferred, and its trigger has looked for the inputs and missed one."""
+    until(lambda: "waits for" in str(api.get(f"{task}/logs/1")), 120, "the trigger looked for nothing")
+    assert api.get(task)["state"] == "deferred"
+
+
 def end(api: AirflowApi, run: str) -> str:
     until(lambda: api.get(f"{RUNS}/{run}")["state"] in ENDED, 300, f"{run} never ended: {states(api, run)}")
     return str(api.get(f"{RUNS}/{run}")["state"])
@@ -138,9 +143,7 @@ def test_a_drop_without_a_file_is_waited_for_without_a_slot(installation: Instal
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     run = trigger(api, today, pass_gap=True)
     until(lambda: state(api, run) in ("deferred", *ENDED), 120, "the task never began")
-    assert state(api, run) == "deferred"
-    time.sleep(8)
-    assert state(api, run) == "deferred"
+    expect_to_wait(api, f"{RUNS}/{run}/taskInstances/land")
     write_file(installation, today)
     assert end(api, run) == "success"
     assert states(api, run)["land"] == "success"
@@ -161,8 +164,7 @@ def test_a_scheduled_run_waits_until_another_source_has_published_its_drop(
     until(lambda: bool(scheduled()["dag_run_id"]), 120, "the schedule started nothing")
     land = f"dags/lower/dagRuns/{scheduled()['dag_run_id']}/taskInstances/land"
     until(lambda: api.get(land)["state"] in ("deferred", *ENDED), 120, "the task never began")
-    time.sleep(8)
-    assert api.get(land)["state"] == "deferred"
+    expect_to_wait(api, land)
     assert installation.json("status", "--drops", "lower")[0]["state"] == "missing"
 
     published = installation.json("run", "upper", "--from", YESTERDAY, "--to", YESTERDAY)

@@ -8,19 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.storage.delta.fences import Fence, Superseded
 from spark_jobs.storage.delta.records import newest_token
 from spark_jobs.storage.descriptions.tables import FRONTIERS
-from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.empty_lake import empty
-from tests.jobs.harness import published, run, write_drops, write_source
+from tests.jobs.harness import Session, lake_of, published, run, write_drops, write_source
 from tests.jobs.test_interrupted import interrupt
 from tests.jobs.test_pipeline import ALL, READINGS
-
-pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
@@ -30,12 +26,12 @@ def home(spark_settings: Settings, tmp_path: Path) -> Settings:
     return write_source(settings)
 
 
-def everything(spark: SparkSession) -> dict[str, list[tuple[Any, ...]]]:
+def everything(spark: Session) -> dict[str, list[tuple[Any, ...]]]:
     return {table: published(spark, table, "final") for table in ALL}
 
 
 def test_a_run_without_the_leases_goes_on_where_the_lake_stands(
-    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+    lake: Session, home: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for day in range(2):
         run(lake, home, day, day)
@@ -44,7 +40,7 @@ def test_a_run_without_the_leases_goes_on_where_the_lake_stands(
     run(lake, home, 0, 0)
     # rows that this attempt writes have tokens that no record knows
     interrupt(lake, home, 1, 1, "silver.hourly_history", monkeypatch)
-    written = lake.table("silver.hourly_history").agg({"token": "max"}).collect()[0][0]
+    written = lake.sql("SELECT max(token) FROM silver.hourly_history").collect()[0][0]
     shutil.rmtree(leases)
     landed, *_, publishing = run(lake, home, 1, 1)
     assert landed["token"] > written
@@ -60,9 +56,9 @@ def test_a_run_without_the_leases_goes_on_where_the_lake_stands(
     assert everything(lake) == expected
 
 
-def test_a_commit_that_is_too_late_says_so(lake: SparkSession, home: Settings) -> None:
+def test_a_commit_that_is_too_late_says_so(lake: Session, home: Settings) -> None:
     run(lake, home, 0, 0)
-    held = SparkLake(lake)
+    held = lake_of(lake)
     late = Fence("meters", newest_token(held.folder, "meters") - 3)
     with pytest.raises(Superseded, match="under this token or a greater one"):
         held.record(FRONTIERS, [{"source": "meters", "token": late.token}], late)

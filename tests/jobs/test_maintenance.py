@@ -14,13 +14,19 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
-from spark_jobs.jobs import maintenance
-from spark_jobs.jobs.maintenance import Step, StepFailed, maintain_installation, maintain_source, step_failed
 from spark_jobs.reads.why import why
 from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.storage.delta.file_upkeep import Footprint
 from spark_jobs.storage.delta.places import lake_root
 from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.upkeep import maintenance
+from spark_jobs.upkeep.maintenance import (
+    MaintenanceStep,
+    StepFailed,
+    maintain_installation,
+    maintain_source,
+    step_failed,
+)
 from tests.empty_lake import empty
 from tests.jobs.harness import DAY, SOURCE, START, path_of, published, run, write_source
 from tests.jobs.test_merging import answers, readings, rows_of, source_of, write
@@ -39,7 +45,7 @@ def home(spark_settings: Settings, tmp_path: Path) -> Settings:
     return write_source(spark_settings.model_copy(update=own))
 
 
-def maintained(spark: SparkSession, home: Settings) -> dict[str, Step]:
+def maintained(spark: SparkSession, home: Settings) -> dict[str, MaintenanceStep]:
     return {step.step: step for step in maintain_source(home, source_of(home), spark)}
 
 

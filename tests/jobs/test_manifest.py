@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.jobs import publish
 from spark_jobs.model import STAGES
-from tests.jobs.harness import SOURCE, Reading, run, write_drops, write_source
-
-pytestmark = pytest.mark.spark
+from tests.jobs.harness import SOURCE, Reading, Session, run, write_drops, write_source
 
 FAILED, KILLED = OSError("no space left"), KeyboardInterrupt()
 
@@ -22,7 +19,7 @@ FAILED, KILLED = OSError("no space left"), KeyboardInterrupt()
 @pytest.mark.parametrize("stages", [("publish",), STAGES])
 @pytest.mark.parametrize(("interruption", "recorded"), [(FAILED, ["failed", "published"]), (KILLED, ["published"])])
 def test_a_run_that_published_and_was_interrupted_is_recorded_by_its_retry(
-    lake: SparkSession,
+    lake: Session,
     spark_settings: Settings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -39,7 +36,7 @@ def test_a_run_that_published_and_was_interrupted_is_recorded_by_its_retry(
         raise interruption
 
     with monkeypatch.context() as patched:
-        patched.setattr(publish, "marts_follow", interrupt)
+        patched.setattr(publish, "let_names_follow", interrupt)
         with pytest.raises(type(interruption)):
             run(lake, home, 1, 1)
     assert lake.table("silver.shifts").count() == 2
@@ -48,7 +45,10 @@ def test_a_run_that_published_and_was_interrupted_is_recorded_by_its_retry(
     first, *rows = lake.sql("SELECT * FROM quality.runs ORDER BY token").collect()
     assert [row.outcome for row in rows] == recorded
     last = rows[-1]
-    assert (last.published_before, last.published) == (first.published, lake.table("trace.published").head().published)
+    assert (last.published_before, last.published) == (
+        first.published,
+        lake.table("trace.published").collect()[0].published,
+    )
     assert {done["stage"] for done in json.loads(last.stages)} >= {"land", "publish"}
     outputs = {table: output["rows"] for table, output in json.loads(last.outputs).items()}
     assert outputs == {

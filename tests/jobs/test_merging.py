@@ -10,12 +10,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.chunks import SourceChunks
 from spark_jobs.config import Settings
+from spark_jobs.engine.spark.chunks import SourceChunks
 from spark_jobs.jobs.upkeep import merge_due
 from spark_jobs.jobs.visits import merge
-from spark_jobs.landing.merging import Merged, RowsDiffer, runs_of
-from spark_jobs.landing.standing import standing_rows
+from spark_jobs.landing.counted import counted_rows
+from spark_jobs.landing.merging import ChunkMerges, RowsDiffer, runs_of
 from spark_jobs.reads.why import why
 from spark_jobs.session_settings import session_settings
 from spark_jobs.sources import Source, load_source
@@ -25,7 +25,17 @@ from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.times import micros
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.empty_lake import empty
-from tests.jobs.harness import MINUTE, START, Reading, path_of, published, run, write_lines, write_source
+from tests.jobs.harness import (
+    MINUTE,
+    START,
+    Reading,
+    lake_of,
+    path_of,
+    published,
+    run,
+    write_lines,
+    write_source,
+)
 from tests.jobs.test_pipeline import ALL, DAY
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
@@ -61,7 +71,7 @@ def answers(spark: SparkSession, home: Settings) -> dict[str, Any]:
     source = source_of(home)
     told: dict[str, Any] = {table: published(spark, table) for table in ALL}
     told["deltas"] = rows_of(spark.table("bronze.meters_deltas").drop("chunk_id"))
-    told["standing"] = rows_of(standing_rows(SparkLake(spark), source))
+    told["standing"] = rows_of(counted_rows(lake_of(spark), source))
     told["sums"] = rows_of(spark.sql("SELECT diff, sum(rows) FROM bronze.meters_chunks GROUP BY diff"))
     asked = SourceChunks(spark, source)
     at = [micros(START + minute * MINUTE) for minute in (DAY // 2, 2 * DAY, 9 * DAY)]
@@ -69,7 +79,7 @@ def answers(spark: SparkSession, home: Settings) -> dict[str, Any]:
         told[f"range of {meter}"] = asked.range_query(meter, timeline, at[0], at[1]).to_pylist()
         told[f"all of {meter}"] = asked.range_query(meter, timeline, 0, at[2], ["heat"]).to_pylist()
         told[f"latest of {meter}"] = [asked.latest_at(meter, timeline, t) for t in at[1:]]
-    told["why"] = why(SparkLake(spark), source, "gold.meters", ["a"])
+    told["why"] = why(lake_of(spark), source, "gold.meters", ["a"])
     return told
 
 
@@ -104,7 +114,7 @@ def changes(spark: SparkSession, home: Settings, between: Callable[[], object]) 
 def test_what_is_published_does_not_depend_on_merges_between_changes(lake: SparkSession, home: Settings) -> None:
     expected = changes(lake, home, lambda: None)
     empty(lake)
-    for file in home.landing.rglob("*.ndjson"):
+    for file in home.landing_folder.rglob("*.ndjson"):
         file.unlink()
 
     def merged() -> None:
@@ -115,7 +125,7 @@ def test_what_is_published_does_not_depend_on_merges_between_changes(lake: Spark
         went = lake.table("bronze.meters_chunks").where("diff < 0").count()
         assert lake.table("bronze.meters_chunks").count() < chunks + went
         assert answers(lake, home) == before
-        assert merge(home, source_of(home), lake) == Merged()
+        assert merge(home, source_of(home), lake) == ChunkMerges()
 
     assert changes(lake, home, merged) == expected
     # a row that came, went and came again stands twice among the rows that came
@@ -160,9 +170,9 @@ def test_what_has_landed_and_is_not_published_is_not_merged(lake: SparkSession, 
     write(home, 2, readings(2))
     # the newest landing is in the trace, and will be withdrawn from it
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr("spark_jobs.jobs.compact.restate_states", _killing)
+        patch.setattr("spark_jobs.jobs.stages.restate_states", _killing)
         run(lake, home, 2, 2)
-    newest = lake.table("bronze.files").agg({"landing": "max"}).first()[0]
+    newest = lake.table("bronze.files").agg({"landing": "max"}).head(1)[0][0]
     of_newest = f"SELECT * FROM bronze.meters_chunks WHERE landing = {newest}"
     pending = rows_of(lake.sql(of_newest))
     assert pending
@@ -183,9 +193,9 @@ def test_runs_merge_when_eight_landings_came_and_say_so_of_lost_rows(lake: Spark
         write(home, drop, readings(drop))
         told = {summary["stage"]: summary for summary in run(lake, home, drop, drop)}["compact"]
         assert (told["chunks_before"] > 0) == (drop == 8)
-    assert len(runs_of(SparkLake(lake), source, {})) == 2
+    assert len(runs_of(lake_of(lake), source, {})) == 2
     before = answers(lake, home)
-    assert merge_due(SparkLake(lake), source, 10**6, 10**6) == Merged()
+    assert merge_due(lake_of(lake), source, 10**6, 10**6) == ChunkMerges()
     newest = lake.table("bronze.meters_chunks").agg({"landing": "max"}).collect()[0][0]
     # as by a fault of our own: others' commits are refused before
     with session_settings(lake, NOTED_SQL):
@@ -197,4 +207,4 @@ def test_runs_merge_when_eight_landings_came_and_say_so_of_lost_rows(lake: Spark
 
 
 def _version(spark: SparkSession) -> int:
-    return int(spark.sql("DESCRIBE HISTORY bronze.meters_chunks LIMIT 1").first()["version"])
+    return int(spark.sql("DESCRIBE HISTORY bronze.meters_chunks LIMIT 1").head(1)[0]["version"])

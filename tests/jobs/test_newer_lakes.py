@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.cli.arguments import older_lakes_told
+from spark_jobs.cli.arguments import refuse_older_lakes
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import check_tables, ensure_source
 from spark_jobs.sources import parse_source
@@ -22,7 +22,7 @@ from spark_jobs.storage.lakes.overlay import OverlayLake
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.jobs.harness import SOURCE, Reading, published, run, write_drops, write_source
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 METERS = parse_source(SOURCE, file="meters.yml")
 
@@ -110,7 +110,7 @@ def test_runs_and_reads_of_a_newer_lake_are_refused_until_the_code_is_as_new(
     before = versions(lake)
     with pytest.raises(LakeNewer):
         run(lake, home, 1, 1)
-    with pytest.raises(LakeNewer), older_lakes_told(lake, home):
+    with pytest.raises(LakeNewer), refuse_older_lakes(lake, home):
         pytest.fail("the read began")
     assert versions(lake) == before
     assert published(lake, "silver.hourly") == rows

@@ -6,15 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import name_definitions
 from spark_jobs.sources import SourceFileError, parse_source
-from spark_jobs.storage.lakes.spark_lake import SparkLake
-from tests.jobs.harness import SOURCE, Reading, run, write_drops, write_lines, write_source
-
-pytestmark = pytest.mark.spark
+from tests.jobs.harness import SOURCE, Reading, Session, lake_of, run, write_drops, write_lines, write_source
 
 ROOMS = (
     SOURCE.replace("source: meters", "source: rooms")
@@ -33,16 +29,16 @@ def home(spark_settings: Settings, tmp_path: Path) -> Settings:
     return write_source(spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"}))
 
 
-def run_rooms(spark: SparkSession, home: Settings) -> None:
+def run_rooms(spark: Session, home: Settings) -> None:
     readings = [reading.line() for reading in (Reading(0, 5, "x", 1), Reading(0, 9, "y", 2))]
     moved = write_lines(home, 0, readings, name="b.ndjson")
-    target = home.landing / "rooms" / moved.parent.name / moved.name
+    target = home.landing_folder / "rooms" / moved.parent.name / moved.name
     target.parent.mkdir(parents=True, exist_ok=True)
     moved.rename(target)
     run(spark, home, 0, 0, source="rooms")
 
 
-def test_a_broken_file_beside_it_stops_no_source_and_hides_no_rows(lake: SparkSession, home: Settings) -> None:
+def test_a_broken_file_beside_it_stops_no_source_and_hides_no_rows(lake: Session, home: Settings) -> None:
     write_source(home, ROOMS, "rooms")
     run_rooms(lake, home)
     write_source(home, BROKEN, "rooms")
@@ -51,7 +47,7 @@ def test_a_broken_file_beside_it_stops_no_source_and_hides_no_rows(lake: SparkSe
     for old in OF_EARLIER_RELEASES:
         lake.sql(f"CREATE VIEW {old} AS SELECT 1 AS n")
     assert [summary["stage"] for summary in run(lake, home, 0, 0)][-1] == "publish"
-    names = SparkLake(lake).catalog.names_in(["bronze", "trace", "silver"])
+    names = lake_of(lake).catalog.names_in(["bronze", "trace", "silver"])
     assert not [old for old in OF_EARLIER_RELEASES if old.split(".")[1] in names[old.split(".")[0]]]
     # what the broken source landed is still there to read
     assert [lake.table(f"bronze.{source}_deltas").count() for source in ("meters", "rooms")] == [1, 2]
@@ -71,7 +67,7 @@ def test_each_name_has_a_text_that_the_metastore_takes() -> None:
 
 
 def test_names_that_two_sources_claim_stop_a_run_before_anything_is_written(
-    empty_lake: SparkSession, home: Settings
+    empty_lake: Session, home: Settings
 ) -> None:
     write_source(home, ROOMS.replace("by_hour", "hourly"), "rooms")
     write_drops(home, [Reading(0, 10, "a", 5)])
@@ -83,7 +79,7 @@ def test_names_that_two_sources_claim_stop_a_run_before_anything_is_written(
         assert not {"bronze", "trace", "silver"} & {row.namespace for row in empty_lake.sql("SHOW DATABASES").collect()}
 
 
-def test_a_source_that_has_published_a_name_keeps_it(lake: SparkSession, home: Settings) -> None:
+def test_a_source_that_has_published_a_name_keeps_it(lake: Session, home: Settings) -> None:
     write_drops(home, [Reading(0, 10, "a", 5)])
     run(lake, home, 0, 0)
     write_source(home, ROOMS.replace("by_hour", "hourly"), "rooms")

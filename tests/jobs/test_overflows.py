@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit.audit import audit
 from spark_jobs.config import Settings
-from spark_jobs.jobs.audit import audit
 from spark_jobs.sources import find_source
-from tests.jobs.harness import Reading, run, write_drops, write_source
-
-pytestmark = pytest.mark.spark
+from tests.jobs.harness import Reading, Session, run, write_drops, write_source
 
 MOST = 2**63 - 1
 READINGS = [
@@ -32,23 +30,25 @@ def home(spark_settings: Settings, tmp_path: Path) -> Settings:
     return write_source(spark_settings.model_copy(update=update))
 
 
-def sums(lake: SparkSession) -> dict[tuple[str, int], int | None]:
+def sums(lake: Session) -> dict[tuple[str, int], int | None]:
     """Of sessions, which begin at the first reading: by meter and minute the sum of their loads."""
     rows = lake.sql("SELECT meter, hour(window_start) * 60 + minute(window_start) AS minute, total FROM silver.shifts")
     return {(row.meter, row.minute): row.total for row in rows.collect()}
 
 
-def loads(lake: SparkSession) -> dict[str, tuple[int, int | None]]:
+def loads(lake: Session) -> dict[str, tuple[int, int | None]]:
     return {row.meter: (row.readings, row.load) for row in lake.table("gold.meters").collect()}
 
 
-def warnings(lake: SparkSession, run_id: str) -> dict[str, tuple[int, list[dict[str, Any]]]]:
+def warnings(lake: Session, run_id: str) -> dict[str, tuple[int, list[dict[str, Any]]]]:
     chosen = f"kind = 'overflow' AND verdict = 'warned' AND run_id = '{run_id}'"
     rows = lake.table("quality.results").where(chosen).collect()
     assert all(row.on_failure and row.gate in ("silver", "gold") for row in rows)
     return {row.relation: (row.failing, json.loads(row.sample)) for row in rows}
 
 
+@pytest.mark.spark
+@pytest.mark.turns
 def test_a_sum_that_overflows_is_null_with_a_warning_until_it_fits_again(lake: SparkSession, home: Settings) -> None:
     source = find_source(home.sources, "meters")
     write_drops(home, READINGS)

@@ -18,12 +18,14 @@ from pyspark.sql import SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import Definition, histories
 from spark_jobs.errors import ParameterError
+from spark_jobs.failures import recognize
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.overview import source_facts, source_page
 from spark_jobs.portal.runs import changes
 from spark_jobs.reads.as_of import entity_state, states_at, windows_as_of
 from spark_jobs.reads.point import BeforeFirstPublication
 from spark_jobs.reads.why import Why, why
+from spark_jobs.session_settings import session_settings
 from spark_jobs.sources import Source, load_source
 from spark_jobs.storage.coordination import publication
 from spark_jobs.storage.coordination.fold import fold
@@ -34,7 +36,7 @@ from tests.empty_lake import empty
 from tests.jobs.harness import DAY, START, Reading, minute_of, published, run, write_drops, write_source
 from tests.jobs.test_pipeline import READINGS, as_sessions, as_sliding, due, session_oracle, sliding_oracle
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns(together=True)]
 
 NAMES = {
     "silver.hourly": "silver.hourly_as_of({at})",
@@ -198,6 +200,24 @@ def test_what_could_still_change_is_refused_by_its_code(days: Days) -> None:
         days.spark.sql("SELECT * FROM gold.state_as_of('nobody')").collect()
 
 
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_a_time_so_early_that_no_file_has_a_row_of_it_is_refused(
+    days: Days, spark_settings: Settings, adaptive: str
+) -> None:
+    with session_settings(days.spark, {"spark.sql.adaptive.enabled": adaptive}):
+        for function in NAMES.values():
+            for early in ("2023-12-31", "2024-01-01 12:00:00"):
+                for columns in ("*", "count(*)"):
+                    with pytest.raises(REFUSED, match="before_first_publication") as raised:
+                        at = f"timestamp'{early}'"
+                        days.spark.sql(f"SELECT {columns} FROM {function.format(at=at)}").collect()
+                    refusal = recognize(raised.value, spark_settings)
+                    assert isinstance(refusal, BeforeFirstPublication)
+                    assert refusal.expected == "a time from the first publication on, 2024-01-01 23:59:59.999999"
+                    assert refusal.next_step.startswith("ask later: a run of several drops")
+                    assert "SQLSTATE" not in refusal.sentence()
+
+
 def test_each_change_names_the_updates_that_caused_it(days: Days) -> None:
     """The second day brought a late row at 23:40, and one at 00:30 that goes on with the session of the evening."""
     rows = days.spark.sql(
@@ -244,8 +264,8 @@ def test_why_names_the_lines_behind_a_row_and_what_caused_each_revision(days: Da
     assert sum(delta["load"] for delta in state.deltas) == 18
     # the third day's row at minute 100 is in the bounds of no published window: it came too late for all
     sliding = why(lake, days.source, "hourly", ["a", "2024-01-01T00:05:00Z"])
-    first = why(lake, days.source, "hourly", ["a", "2024-01-01T00:05:00Z"], 1)
-    assert (first.n_deltas, first.deltas) == (len(sliding.deltas), sliding.deltas[:1])
+    one = why(lake, days.source, "hourly", ["a", "2024-01-01T00:05:00Z"], 1)
+    assert (one.n_deltas, one.deltas) == (len(sliding.deltas), sliding.deltas[:1])
     assert [delta["load"] for delta in sliding.deltas] == [5, 7]
     assert why(lake, days.source, "hourly", ["nobody", "2024-01-01T00:05:00Z"]).revisions == []
     with pytest.raises(ParameterError, match="a value for each of meter, window_start"):

@@ -8,15 +8,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.jobs.pins import PinEmpty, make_pin, pins
 from spark_jobs.reads.point import BeforeFirstPublication, NotPublished
 from spark_jobs.sources import read_sources
 from spark_jobs.storage.descriptions.times import micros
 from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.upkeep.pins import PinEmpty, make_pin, pins
 from tests.jobs.harness import DAY, START, Reading, run, write_drops, write_source
 from tests.jobs.test_other_sources import ROOMS, run_rooms
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 
 def test_a_source_that_is_behind_empties_no_pin_of_another(
@@ -40,7 +40,7 @@ def test_a_source_that_is_behind_empties_no_pin_of_another(
     with pytest.raises(BeforeFirstPublication, match=r"the first publication of meters on, 2024-01-04"):
         make_pin(tables, [meters, rooms], "early", micros(START + DAY) - 1)
     assert [pin.name for pin in pins(tables)] == ["both"]
-    with pytest.raises(NotPublished, match="rooms has published"):
+    with pytest.raises(NotPublished, match="expected a time before the publication of rooms"):
         make_pin(tables, [meters, rooms], "late", micros(START + 4 * DAY) - 1)
 
     early = make_pin(tables, [rooms], "early", micros(START + DAY) - 1)
@@ -55,4 +55,4 @@ def test_a_source_that_published_no_row_is_not_pinned(
     run(lake, home, 0, 0, pass_gap=True)
     with pytest.raises(PinEmpty, match="pin the other sources by --source") as refusal:
         make_pin(SparkLake(lake), [*read_sources(home.sources).sources.values()], "nothing")
-    assert (refusal.value.source, pins(SparkLake(lake))) == ("meters", [])
+    assert (refusal.value.facts["source"], pins(SparkLake(lake))) == ("meters", [])

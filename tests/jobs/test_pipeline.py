@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,12 +16,13 @@ from spark_jobs.reads.as_of import states_at, windows_as_of
 from spark_jobs.reads.point import NotPublished, ReadPoint
 from spark_jobs.sources import load_source
 from spark_jobs.storage.descriptions.times import micros
-from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.empty_lake import empty
 from tests.jobs.harness import (
     MINUTE,
     START,
     Reading,
+    Session,
+    lake_of,
     minute_of,
     published,
     run,
@@ -28,8 +30,6 @@ from tests.jobs.harness import (
     write_lines,
     write_source,
 )
-
-pytestmark = pytest.mark.spark
 
 DAY = 24 * 60
 
@@ -60,18 +60,18 @@ def home(spark_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture
-def fresh(lake: SparkSession, home: Settings) -> tuple[SparkSession, Settings]:
+def fresh(lake: Session, home: Settings) -> tuple[Session, Settings]:
     write_drops(home, READINGS)
     return lake, home
 
 
-def sliding_oracle(readings: list[Reading], size: int = 60, limit: int = 720) -> Counter:
+def sliding_oracle(readings: list[Reading], size: int = 60, limit: int = 720) -> Counter[tuple[Any, ...]]:
     """KIP-450 by definition over (reading, window) pairs that are not late beyond the limit; in ticks of a minute.
 
     Right windows start a microsecond after their row: as all times are whole minutes, that is told apart by a half.
     """
     rows = [(r.meter, r.minute, r.load, r.drop * DAY - limit) for r in readings]
-    found: Counter = Counter()
+    found: Counter[tuple[Any, ...]] = Counter()
     for meter in {m for m, *_ in rows}:
         own = [(t, load, least) for m, t, load, least in rows if m == meter]
         lefts = {t - size for t, _, least in own if t >= least}
@@ -83,8 +83,8 @@ def sliding_oracle(readings: list[Reading], size: int = 60, limit: int = 720) ->
     return found
 
 
-def session_oracle(readings: list[Reading], gap: int = 90) -> Counter:
-    found: Counter = Counter()
+def session_oracle(readings: list[Reading], gap: int = 90) -> Counter[tuple[Any, ...]]:
+    found: Counter[tuple[Any, ...]] = Counter()
     for meter in {r.meter for r in readings}:
         own = sorted((r.minute, r.load) for r in readings if r.meter == meter)
         session = [own[0]]
@@ -97,12 +97,12 @@ def session_oracle(readings: list[Reading], gap: int = 90) -> Counter:
     return found
 
 
-def as_sliding(spark: SparkSession) -> Counter:
+def as_sliding(spark: Session) -> Counter[tuple[Any, ...]]:
     rows = spark.table("silver.hourly").collect()
     return Counter((r.meter, round(minute_of(r.window_start), 3), r.n, r.total, r.high) for r in rows)
 
 
-def as_sessions(spark: SparkSession) -> Counter:
+def as_sessions(spark: Session) -> Counter[tuple[Any, ...]]:
     rows = spark.table("silver.shifts").collect()
     return Counter((r.meter, minute_of(r.window_start), minute_of(r.window_end), r.n, r.total) for r in rows)
 
@@ -112,7 +112,7 @@ def due(readings: list[Reading], days: int) -> list[Reading]:
     return [r for r in readings if r.drop < days and r.minute < days * DAY]
 
 
-def test_each_daily_run_publishes_what_the_rows_so_far_define(fresh: tuple[SparkSession, Settings]) -> None:
+def test_each_daily_run_publishes_what_the_rows_so_far_define(fresh: tuple[Session, Settings]) -> None:
     spark, home = fresh
     for day in range(3):
         run(spark, home, day, day)
@@ -125,14 +125,14 @@ def test_each_daily_run_publishes_what_the_rows_so_far_define(fresh: tuple[Spark
             m: (sum(r.meter == m for r in rows), sum(r.load for r in rows if r.meter == m)) for m in meters
         }
     times = [minutes * 60_000_000 + micros(START) for minutes in (0, DAY, 2 * DAY, 3 * DAY, 9 * DAY)]
-    changes = changes_since(SparkLake(spark), load_source(home.sources / "meters.yml"), times)
+    changes = changes_since(lake_of(spark), load_source(home.sources / "meters.yml"), times)
     assert changes == {
         f"silver.{name}_history": {str(time): changed_starts(spark, name, time) for time in times}
         for name in ("hourly", "shifts")
     }
 
 
-def changed_starts(spark: SparkSession, name: str, since_us: int) -> list[int | None]:
+def changed_starts(spark: Session, name: str, since_us: int) -> list[int | None]:
     return list(
         spark.sql(
             f"SELECT unix_micros(min(window_start)), unix_micros(max(window_start)) FROM silver.{name}_history"
@@ -141,25 +141,25 @@ def changed_starts(spark: SparkSession, name: str, since_us: int) -> list[int | 
     )
 
 
-def _daily(spark: SparkSession, home: Settings) -> None:
+def _daily(spark: Session, home: Settings) -> None:
     for day in range(4):
         run(spark, home, day, day)
 
 
-def _at_once(spark: SparkSession, home: Settings) -> None:
+def _at_once(spark: Session, home: Settings) -> None:
     run(spark, home, 0, 3)
 
 
-def _backwards_and_twice(spark: SparkSession, home: Settings) -> None:
+def _backwards_and_twice(spark: Session, home: Settings) -> None:
     for first, last in ((3, 3), (0, 1), (0, 1), (2, 2)):
         run(spark, home, first, last)
 
 
 @pytest.mark.long
-def test_any_slicing_of_the_days_publishes_the_same(lake: SparkSession, home: Settings) -> None:
+def test_any_slicing_of_the_days_publishes_the_same(lake: Session, home: Settings) -> None:
     write_drops(home, READINGS)
     results = []
-    slicings: list[Callable[[SparkSession, Settings], None]] = [_daily, _at_once, _backwards_and_twice]
+    slicings: list[Callable[[Session, Settings], None]] = [_daily, _at_once, _backwards_and_twice]
     for slicing in slicings:
         empty(lake)
         slicing(lake, home)
@@ -169,7 +169,7 @@ def test_any_slicing_of_the_days_publishes_the_same(lake: SparkSession, home: Se
     assert results[0] == results[2]
 
 
-def test_a_repeated_run_changes_nothing_and_commits_nothing(fresh: tuple[SparkSession, Settings]) -> None:
+def test_a_repeated_run_changes_nothing_and_commits_nothing(fresh: tuple[Session, Settings]) -> None:
     spark, home = fresh
     run(spark, home, 0, 1)
     before = {table: published(spark, table) for table in ALL}
@@ -178,12 +178,14 @@ def test_a_repeated_run_changes_nothing_and_commits_nothing(fresh: tuple[SparkSe
     assert before == {table: published(spark, table) for table in ALL}
 
 
+@pytest.mark.spark
 @pytest.mark.long
-def test_as_of_an_earlier_time_reads_what_was_published_then(fresh: tuple[SparkSession, Settings]) -> None:
+def test_as_of_an_earlier_time_reads_what_was_published_then(fresh: tuple[Session, Settings]) -> None:
     spark, home = fresh
     source = load_source(home.sources / "meters.yml")
-    lake, hourly = SparkLake(spark), Definition(source, "hourly")
-    then: dict[int, tuple[Counter, list]] = {}
+    assert isinstance(spark, SparkSession)
+    lake, hourly = lake_of(spark), Definition(source, "hourly")
+    then: dict[int, tuple[Counter[tuple[Any, ...]], list[tuple[Any, ...]]]] = {}
     for day in range(3):
         run(spark, home, day, day)
         time_us = ReadPoint.open(lake, source).known_us
@@ -197,13 +199,13 @@ def test_as_of_an_earlier_time_reads_what_was_published_then(fresh: tuple[SparkS
         ReadPoint.open(lake, source, max(then) + 1)
 
 
-def test_bad_rows_are_quarantined_with_their_line_and_the_rest_lands(lake: SparkSession, home: Settings) -> None:
+def test_bad_rows_are_quarantined_with_their_line_and_the_rest_lands(lake: Session, home: Settings) -> None:
     good = Reading(0, 10, "a", 5)
     twice = good.line()
     lines = [good.line(), "{not json", Reading(0, 20, "a", 1).line().replace('"a"', "null"), twice, ""]
     write_lines(home, 0, lines)
     write_lines(home, 0, [], name="empty.ndjson")
-    (home.landing / "meters" / "2024-01-01" / "torn.ndjson.gz").write_bytes(b"\x1f\x8b\x08\x00torn")
+    (home.landing_folder / "meters" / "2024-01-01" / "torn.ndjson.gz").write_bytes(b"\x1f\x8b\x08\x00torn")
     summaries = run(lake, home, 0, 0)
     assert summaries[0]["rows"] == 1
     assert summaries[0]["duplicates"] == 1
@@ -221,14 +223,14 @@ def test_bad_rows_are_quarantined_with_their_line_and_the_rest_lands(lake: Spark
     assert as_sessions(lake) == session_oracle([good])
 
 
-def test_a_missing_drop_is_an_empty_day(lake: SparkSession, home: Settings) -> None:
+def test_a_missing_drop_is_an_empty_day(lake: Session, home: Settings) -> None:
     write_drops(home, [READINGS[0], READINGS[-1]])
     summaries = run(lake, home, 0, 3)
     assert summaries[0]["empty_drops"] == ["2024-01-02", "2024-01-03"]
     assert as_sessions(lake) == session_oracle([READINGS[0], READINGS[-1]])
 
 
-def test_late_rows_are_listed_with_what_was_done(fresh: tuple[SparkSession, Settings]) -> None:
+def test_late_rows_are_listed_with_what_was_done(fresh: tuple[Session, Settings]) -> None:
     spark, home = fresh
     run(spark, home, 0, 3)
     found = {(r.definition, minute_of(r.event_time)): r.action for r in spark.table("silver.late").collect()}

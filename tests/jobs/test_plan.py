@@ -13,9 +13,9 @@ from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.base import StalePlan
 from spark_jobs.jobs.estimate import estimate_seconds
-from spark_jobs.jobs.plan import Plan, plan_replay, plan_run
-from spark_jobs.jobs.replay import Asked, quarantined, summary
 from spark_jobs.jobs.request import Request
+from spark_jobs.plans.plan import Plan, plan_replay, plan_run
+from spark_jobs.plans.replay import Asked, quarantined_records, summary
 from spark_jobs.sources import create_environment, load_source
 from spark_jobs.storage.descriptions.times import micros
 from spark_jobs.storage.lakes.spark_lake import SparkLake
@@ -59,7 +59,7 @@ def row(values: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(sorted((name, repr(value)) for name, value in values.items() if name not in left_out))
 
 
-def changelog(spark: SparkSession, run_id: str, plan: Plan) -> dict[str, Counter]:
+def changelog(spark: SparkSession, run_id: str, plan: Plan) -> dict[str, Counter[tuple[Any, ...]]]:
     found = {}
     for table in plan.tables:
         rows = spark.sql(f"SELECT * FROM {table.table}_changes WHERE run_id = '{run_id}'").toArrow().to_pylist()
@@ -75,11 +75,12 @@ def by_columns(values: dict[str, Any]) -> dict[str, Any]:
     return {**named, **{name: values[name] for name in ("diff", "timestamp", "delta_count")}}
 
 
-def previewed(plan: Plan) -> dict[str, Counter]:
+def previewed(plan: Plan) -> dict[str, Counter[tuple[Any, ...]]]:
     return {table.table: Counter(row(values) for values in table.sample) for table in plan.tables}
 
 
 @pytest.mark.spark
+@pytest.mark.turns
 def test_a_plan_writes_nothing_and_the_run_does_what_it_says(
     empty_lake: SparkSession, home: Settings, spark_settings: Settings
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_plan_writes_nothing_and_the_run_does_what_it_says(
 
 
 @pytest.mark.spark
+@pytest.mark.turns
 def test_a_replay_and_a_retraction_do_what_their_plans_say(lake: SparkSession, home: Settings) -> None:
     mended = {day: [r.line() for r in [*READINGS, Reading(3, 3 * 24 * 60, "a", 1)] if r.drop == day] for day in (1, 3)}
     names = {}
@@ -147,6 +149,7 @@ def test_a_replay_and_a_retraction_do_what_their_plans_say(lake: SparkSession, h
 
 @pytest.mark.long
 @pytest.mark.spark
+@pytest.mark.turns
 def test_a_stale_plan_is_refused_by_the_name_of_the_interval(lake: SparkSession, home: Settings) -> None:
     made = plan(lake, home, 0, 1)
     write_drops(home, [Reading(1, 24 * 60 + 40, "z", 1)])
@@ -168,6 +171,7 @@ def test_a_stale_plan_is_refused_by_the_name_of_the_interval(lake: SparkSession,
 
 
 @pytest.mark.spark
+@pytest.mark.turns
 def test_a_plan_of_an_environment_is_that_of_the_same_change_in_production(
     lake: SparkSession, home: Settings, spark_settings: Settings
 ) -> None:
@@ -200,6 +204,7 @@ def test_an_estimate_follows_the_rows_and_never_falls_below_the_fastest_run() ->
 
 
 @pytest.mark.spark
+@pytest.mark.turns
 def test_before_anything_has_landed_nothing_is_in_quarantine(lake: SparkSession, home: Settings) -> None:
-    none = quarantined(lake, load_source(home.sources / "meters.yml"), Asked())
+    none = quarantined_records(lake, load_source(home.sources / "meters.yml"), Asked())
     assert (summary(none), none.orderBy("file", "line", "landing").collect()) == ([], [])

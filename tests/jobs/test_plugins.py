@@ -14,14 +14,14 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit.audit import audit
 from spark_jobs.config import Settings
 from spark_jobs.definitions.calls import PluginFailed, kernel_aggregate
 from spark_jobs.definitions.versions import DefinitionChanged
-from spark_jobs.jobs.audit import audit
 from spark_jobs.restatement import windows
 from spark_jobs.sources import Source, find_source
 from spark_jobs.sources.problems import SourceFileError
-from tests.jobs.harness import SOURCE, Reading, run, write_lines, write_source
+from tests.jobs.harness import SOURCE, Reading, Session, run, write_lines, write_source
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "plugins"
 WITH_PLUGINS = SOURCE.replace("format: ndjson", "format: fixed_width").replace(
@@ -59,7 +59,7 @@ def line(reading: Reading) -> str:
     return f"{reading.identity:<8.8}{reading.meter:<4}{when:<20}{when:<20}{reading.load:<8}"
 
 
-def divisors(lake: SparkSession) -> dict[tuple[str, int], int]:
+def divisors(lake: Session) -> dict[tuple[str, int], int]:
     rows = lake.sql(
         "SELECT meter, hour(window_start) * 60 + minute(window_start) AS minute, divisor FROM silver.shifts"
     )
@@ -77,6 +77,7 @@ def expected(readings: list[Reading]) -> dict[tuple[str, int], int]:
     return {key: math.gcd(*loads) for key, loads in sessions.items()}
 
 
+@pytest.mark.turns
 @pytest.mark.spark
 @pytest.mark.parametrize("here", [True, False])
 def test_a_run_reads_and_computes_by_plugins(
@@ -104,8 +105,7 @@ def test_a_run_reads_and_computes_by_plugins(
     assert divisors(lake) == {k: -v for k, v in expected([*READINGS, late, Reading(2, 3000, "b", 4)]).items()}
 
 
-@pytest.mark.spark
-def test_a_parser_that_raises_rejects_its_file_alone(lake: SparkSession, home: Settings, plugins: Path) -> None:
+def test_a_parser_that_raises_rejects_its_file_alone(lake: Session, home: Settings, plugins: Path) -> None:
     text = (plugins / "fixed_width.py").read_text()
     (plugins / "fixed_width.py").write_text(text.replace("text = line.decode()", 'text = line.decode("ascii")'))
     write_lines(home, 0, list(map(line, READINGS)))

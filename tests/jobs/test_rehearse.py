@@ -31,13 +31,12 @@ def test_made_up_rows_have_decimals(form: str, tmp_path: Path) -> None:
     assert rehearse(parse_source(MONEY.replace("ndjson", form), file="shop.yml"), tmp_path) == 3
 
 
-@pytest.mark.spark
 def test_a_worker_starts_with_the_kernels_in_memory(spark: SparkSession) -> None:
     def loaded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import sys
 
         before = [
-            name in sys.modules for name in ("spark_jobs.kernels.windows.kinds.sliding", "spark_jobs.landing.worker")
+            name in sys.modules for name in ("spark_jobs.engine.windows.kinds.sliding", "spark_jobs.landing.worker")
         ]
         for _ in batches:
             yield pa.record_batch({"loaded": before})

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit.audit import audit
 from spark_jobs.config import Settings
-from spark_jobs.jobs.audit import audit
-from spark_jobs.jobs.replay import Asked, dismiss, quarantined, reasons, replay_of, summary
-from spark_jobs.sources import load_source
+from spark_jobs.plans.replay import Asked, dismiss, quarantined_records, reasons, replay_of, summary
+from spark_jobs.sources import Source, load_source
 from tests.jobs.harness import SOURCE, Reading, path_of, run, write_source
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 LINES = 100_000
 
@@ -37,19 +37,19 @@ def test_a_flood_of_rejects_is_kept_as_a_range_until_it_can_be_read(
         stage = run(lake, home, 0, 0, **options)[0]  # the gates compare quarantine with the ledger
         return {name: stage[name] for name in ("rows", "rejects", "rejects_back")}
 
-    def source():
+    def source() -> Source:
         return load_source(home.sources / "meters.yml")
 
     def kept() -> list[tuple[int, int | None, int, str]]:
-        rows = quarantined(lake, source(), Asked()).orderBy("line").collect()
+        rows = quarantined_records(lake, source(), Asked()).orderBy("line").collect()
         return [(row.line, row.last_line, row.records, row.raw) for row in rows]
 
     assert landed() == {"rows": 2, "rejects": 2 * LINES, "rejects_back": 0}
     singles = [(n, None, 1, "x") for n in range(2, 22)]
     assert kept() == [*singles, (22, 2 * LINES + 2, 2 * LINES - 20, "x")]
-    (counted,) = summary(quarantined(lake, source(), Asked()))
+    (counted,) = summary(quarantined_records(lake, source(), Asked()))
     assert counted["records"] == 2 * LINES
-    assert [row["records"] for row in reasons(quarantined(lake, source(), Asked()))] == [2 * LINES]
+    assert [row["records"] for row in reasons(quarantined_records(lake, source(), Asked()))] == [2 * LINES]
 
     def broken() -> list[str]:
         return [verdict.name for verdict in audit(home, source(), lake).failed]

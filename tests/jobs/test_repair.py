@@ -5,28 +5,29 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit.examination import examine_names
+from spark_jobs.audit.repair import repair
 from spark_jobs.config import Settings
-from spark_jobs.jobs.examination import examine_names
 from spark_jobs.jobs.in_force import PublicationLost, TablesChanged
-from spark_jobs.jobs.maintenance import maintain_source
-from spark_jobs.jobs.repair import repair
 from spark_jobs.jobs.visits import merge, sweep
 from spark_jobs.sources import load_source
 from spark_jobs.storage.coordination.publication import load
 from spark_jobs.storage.delta.fingerprints import NOTED
 from spark_jobs.storage.lakes.stored_lake import StoredLake
+from spark_jobs.upkeep.maintenance import maintain_source
 from tests.jobs.harness import Reading, published, run, write_drops, write_source
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 
-def shown(lake: SparkSession) -> list[list[tuple]]:
+def shown(lake: SparkSession) -> list[list[tuple[Any, ...]]]:
     return [published(lake, name) for name in ("silver.hourly", "silver.shifts", "gold.state", "bronze.meters_deltas")]
 
 
@@ -35,7 +36,7 @@ def test_what_follows_from_the_lake_is_made_anew(lake: SparkSession, spark_setti
     write_drops(settings, [Reading(0, 10, "a", 1), Reading(1, 1500, "a", 2), Reading(1, 1600, "b", 3)])
     run(lake, settings, 0, 0)
     run(lake, settings, 1, 1)
-    before, folder = shown(lake), spark_settings.lake_path
+    before, folder = shown(lake), Path(spark_settings.lake)
     source = load_source(settings.sources / "meters.yml")
     assert repair(settings, lake) == []
     assert list(examine_names(settings, lake)) == []
@@ -102,7 +103,7 @@ def test_nothing_is_removed_while_a_publication_is_lost(
     write_drops(settings, [Reading(day, 1440 * day + 10, "a", day) for day in range(4)])
     source = load_source(settings.sources / "meters.yml")
     run(lake, settings, 0, 0)
-    pointer = DeltaTable(spark_settings.lake_path / "trace.db" / "published")
+    pointer = DeltaTable(Path(spark_settings.lake) / "trace.db" / "published")
     first = pointer.version()
     run(lake, settings, 1, 1)
     run(lake, settings, 2, 2)
@@ -144,7 +145,7 @@ def test_what_cannot_be_derived_is_not_made_up(lake: SparkSession, spark_setting
     settings = write_source(spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"}))
     write_drops(settings, [Reading(0, 10, "a", 1)])
     run(lake, settings, 0, 0)
-    log = spark_settings.lake_path / "trace.db" / "frontiers" / "_delta_log"
+    log = Path(spark_settings.lake) / "trace.db" / "frontiers" / "_delta_log"
     shutil.move(log, tmp_path / "log")
     (finding,) = repair(settings, lake)
     assert (finding.verdict, "trace.frontiers" in finding.found) == ("wrong", True)
@@ -159,7 +160,7 @@ def test_windows_that_lost_their_newest_commit_are_refused_and_worked_out_anew(
     for day in (0, 1):
         run(lake, settings, day, day)
     before = shown(lake)
-    log = spark_settings.lake_path / "silver.db" / "hourly_history" / "_delta_log"
+    log = Path(spark_settings.lake) / "silver.db" / "hourly_history" / "_delta_log"
     newest = max(path for path in log.glob("*.json") if path.stem.isdigit())
     for lost in (newest, newest.with_suffix(".crc"), newest.with_name(f".{newest.name}.crc")):
         lost.unlink(missing_ok=True)

@@ -8,14 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.jobs.stage import run_stage
 from spark_jobs.landing import blocks, suspects
-from tests.jobs.harness import DAY, START, write_lines, write_source
-
-pytestmark = pytest.mark.spark
+from tests.jobs.harness import DAY, START, Session, run_one, write_lines, write_source
 
 DAYS = 3
 
@@ -32,7 +28,7 @@ def in_tasks(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("way", [in_this_process, in_tasks])
 def test_of_each_delta_one_row_counts_and_the_others_are_duplicates(
-    lake: SparkSession,
+    lake: Session,
     spark_settings: Settings,
     tmp_path: Path,
     way: Callable[[pytest.MonkeyPatch], None],
@@ -53,7 +49,7 @@ def test_of_each_delta_one_row_counts_and_the_others_are_duplicates(
             rows += len(own)
             ids.update(own)
         lo = START + day * DAY
-        run_stage("land", source="meters", lo=lo, hi=lo + DAY, run_id=f"day-{day}", settings=home, spark=lake)
+        run_one(lake, "land", source="meters", lo=lo, hi=lo + DAY, run_id=f"day-{day}", settings=home)
         landed = lake.sql("SELECT explode(delta_ids) AS id FROM bronze.meters_chunks WHERE diff > 0").collect()
         assert sorted(row.id for row in landed) == sorted(ids)
         assert lake.table("bronze.duplicates").count() == rows - len(ids)

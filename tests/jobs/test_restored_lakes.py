@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit.examination import examine_lake
 from spark_jobs.backup import back_up, restore
 from spark_jobs.config import Settings
-from spark_jobs.jobs.examination import examine_lake
 from tests.empty_lake import empty
 from tests.jobs.harness import Reading, published, run, write_drops, write_source
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 NAMES = ("silver.hourly", "silver.shifts", "gold.state", "bronze.meters_deltas", "silver.hourly_changes")
 DROPS = [
@@ -30,7 +31,7 @@ def lake(empty_lake: SparkSession) -> SparkSession:
     return empty_lake
 
 
-def shown(lake: SparkSession) -> list[list[tuple]]:
+def shown(lake: SparkSession) -> list[list[tuple[Any, ...]]]:
     return [published(lake, name, "time", "run_id", "chunk_id") for name in NAMES]
 
 

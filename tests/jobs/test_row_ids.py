@@ -12,15 +12,24 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.jobs.request import Request
-from spark_jobs.jobs.stage import run_stage
+from spark_jobs.landing.counted import counted_rows
 from spark_jobs.landing.places import RowIdsShared
-from spark_jobs.landing.standing import standing_rows
 from spark_jobs.reads.why import why
 from spark_jobs.sources import Source, first_row_id, load_source, row_id
-from spark_jobs.storage.lakes.spark_lake import SparkLake
-from tests.jobs.harness import DAY, SOURCE, START, Reading, path_of, published, run, write_lines, write_source
-
-pytestmark = pytest.mark.spark
+from tests.jobs.harness import (
+    DAY,
+    SOURCE,
+    START,
+    Reading,
+    Session,
+    lake_of,
+    path_of,
+    published,
+    run,
+    run_one,
+    write_lines,
+    write_source,
+)
 
 NIGHT = 24 * 60
 PLAIN = SOURCE[: SOURCE.index("windows:")] + SOURCE[SOURCE.index("state:") :]
@@ -32,11 +41,11 @@ def home(spark_settings: Settings, tmp_path: Path) -> Settings:
     return spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
 
 
-def land(spark: SparkSession, home: Settings, drop: int, **options: Any) -> dict[str, Any]:
+def land(spark: Session, home: Settings, drop: int, **options: Any) -> dict[str, Any]:
     """The first stage alone, of one drop."""
     lo = START + drop * DAY
-    told = {"source": "meters", "lo": lo, "hi": lo + DAY, "settings": home, "spark": spark}
-    return run_stage("land", **told, run_id="test", request=Request(pass_gap=True, **options))
+    request = Request(pass_gap=True, **options)
+    return run_one(spark, "land", source="meters", lo=lo, hi=lo + DAY, settings=home, run_id="test", request=request)
 
 
 def counts(summary: dict[str, Any]) -> tuple[int, int]:
@@ -45,7 +54,7 @@ def counts(summary: dict[str, Any]) -> tuple[int, int]:
     return rows, rows_back
 
 
-def test_one_file_of_a_drop_goes_or_joins_and_no_row_of_the_others_moves(lake: SparkSession, home: Settings) -> None:
+def test_one_file_of_a_drop_goes_or_joins_and_no_row_of_the_others_moves(lake: Session, home: Settings) -> None:
     home = write_source(home, PLAIN)
     content = {"a": [Reading(0, 10, "x", 1)], "b": [Reading(0, 20 + i, "y", i) for i in range(20)]}
     content["c"] = [Reading(0, 50 + i, "y", i) for i in range(7)]
@@ -55,7 +64,7 @@ def test_one_file_of_a_drop_goes_or_joins_and_no_row_of_the_others_moves(lake: S
     source = load_source(home.sources / "meters.yml")
 
     def told() -> list[tuple[str, int, str, int]]:
-        deltas = why(SparkLake(lake), source, "meters", ["y"]).deltas
+        deltas = why(lake_of(lake), source, "meters", ["y"]).deltas
         return sorted((d["file"], d["line"], d["run_id"], d["row_id"]) for d in deltas)
 
     before = told()
@@ -71,6 +80,7 @@ def test_one_file_of_a_drop_goes_or_joins_and_no_row_of_the_others_moves(lake: S
     assert told() == before
 
 
+@pytest.mark.spark
 @pytest.mark.long
 def test_files_that_come_change_go_and_come_back_in_any_order_leave_what_a_first_landing_would(
     lake: SparkSession, home: Settings
@@ -81,7 +91,7 @@ def test_files_that_come_change_go_and_come_back_in_any_order_leave_what_a_first
     # of each file what it says, and what of it counts
     files: dict[tuple[int, str], list[Reading]] = {}
     counting: dict[tuple[int, str], list[Reading]] = {}
-    shown = counted(spark, source)
+    shown: dict[int, tuple[Any, ...]] = {}
     for step in range(12):
         drop, options = chance.randrange(2), {}
         known = [place for place in files if place[0] == drop]
@@ -123,17 +133,15 @@ def expected(counting: dict[tuple[int, str], list[Reading]]) -> dict[int, tuple[
 
 
 def counted(spark: SparkSession, source: Source) -> dict[int, tuple[Any, ...]]:
-    if not spark.catalog.databaseExists("bronze"):
-        return {}
     minute = f"CAST((unix_micros(event_time) - {int(START.timestamp() * 1e6)}) / 6e7 AS INT)"
-    rows = standing_rows(SparkLake(spark), source).selectExpr("row_id", "c_meter", f"{minute} AS minute", "c_load")
+    rows = counted_rows(lake_of(spark), source).selectExpr("row_id", "c_meter", f"{minute} AS minute", "c_load")
     return {row[0]: tuple(row[1:]) for row in rows.collect()}
 
 
-def fresh(spark: SparkSession, home: Settings, gone: list[tuple[int, str]]) -> None:
+def fresh(spark: Session, home: Settings, gone: list[tuple[int, str]]) -> None:
     """Compare with a source that lands what counts in one run: rows with their ids, windows, late rows and state."""
     for drop, name in gone:
-        (home.landing / path_of(drop, name)).unlink()
+        (home.landing_folder / path_of(drop, name)).unlink()
     text = NO_DELTA_IDS.replace("source: meters", "source: again")
     for window in ("hourly", "shifts"):
         text = text.replace(f"  {window}:", f"  {window}_again:")
@@ -152,7 +160,7 @@ def fresh(spark: SparkSession, home: Settings, gone: list[tuple[int, str]]) -> N
 
 
 def test_files_whose_lines_would_share_row_ids_are_refused_before_anything_counts(
-    lake: SparkSession, home: Settings
+    lake: Session, home: Settings
 ) -> None:
     home = write_source(home, PLAIN)
     names = {first_row_id(0, path_of(0, f"{i}")): f"{i}" for i in range(120_000)}
@@ -166,7 +174,7 @@ def test_files_whose_lines_would_share_row_ids_are_refused_before_anything_count
     def refused() -> None:
         with pytest.raises(RowIdsShared, match="rename the one that has not landed") as refusal:
             land(lake, home, 0)
-        assert refusal.value.files == [path_of(0, name) for name in (long, short)]
+        assert refusal.value.facts["files"] == [path_of(0, name) for name in (long, short)]
 
     refused()
     assert not lake.table("bronze.files").count()
@@ -177,5 +185,5 @@ def test_files_whose_lines_would_share_row_ids_are_refused_before_anything_count
     assert lake.table("bronze.files").count() == 2
     assert counts(land(lake, home, 0, retract=True, only_file=path_of(0, long))) == (0, len(lines) - 1)
     refused()
-    (home.landing / path_of(0, long)).rename(home.landing / path_of(0, other))
+    (home.landing_folder / path_of(0, long)).rename(home.landing_folder / path_of(0, other))
     assert counts(land(lake, home, 0)) == (len(lines), 0)

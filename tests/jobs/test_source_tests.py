@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,9 @@ from spark_jobs.cli.app import run
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.gates.gate import judge_gate, judge_plainly
-from spark_jobs.jobs.source_tests import run_tests
 from spark_jobs.sources import parse_source
 from spark_jobs.sources.problems import SourceFileError
+from spark_jobs.trials.source_tests import run_tests
 
 SOURCE = """
 source: readings
@@ -183,6 +185,13 @@ def test_check_names_every_problem_of_every_file(tmp_path: Path, capsys: pytest.
     assert {problem["path"] for problem in document["problems"]} >= {"every", "windows.hourly.key"}
 
 
+Examples = dict[str, list[dict[str, Any]]]
+
+
+def _same(rows: Examples, _: Sequence[tuple[str, ...]]) -> Examples:
+    return rows
+
+
 @pytest.mark.parametrize("broken", [False, True])
 def test_gates_are_judged_alike_with_and_without_great_expectations(settings: Settings, broken: bool) -> None:
     import expectations
@@ -190,10 +199,10 @@ def test_gates_are_judged_alike_with_and_without_great_expectations(settings: Se
     for gate in expectations.GATES:
         measures = {m: int(broken) for invariant in expectations.SUITES[gate] for m in invariant.measures[:1]}
         measures |= {m: 0 for invariant in expectations.SUITES[gate] for m in invariant.measures[1:]}
-        rows = {invariant.measure: [{"row": 1}] for invariant in expectations.SUITES[gate]}
-        plain = judge_plainly(gate, measures, source="s", find_examples=lambda _, rows=rows: rows)
+        rows: Examples = {invariant.measure: [{"row": 1}] for invariant in expectations.SUITES[gate]}
+        plain = judge_plainly(gate, measures, source="s", find_examples=partial(_same, rows))
         judged = judge_gate(
-            gate, measures, settings=settings, source="s", run_id="r", find_examples=lambda _, rows=rows: rows
+            gate, measures, settings=settings, source="s", run_id="r", find_examples=partial(_same, rows)
         )
         assert plain == judged
         assert broken == any(verdict.verdict == "failed" for verdict in plain)

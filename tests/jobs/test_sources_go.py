@@ -11,19 +11,18 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit.audit import audit
+from spark_jobs.audit.examination import examine_lake
 from spark_jobs.backup import back_up
 from spark_jobs.config import Settings
 from spark_jobs.definitions.versions import DefinitionChanged
-from spark_jobs.jobs import removal, renaming
-from spark_jobs.jobs import source_parts as parts
-from spark_jobs.jobs.audit import audit
-from spark_jobs.jobs.examination import examine_lake
-from spark_jobs.jobs.pins import make_pin, pins
-from spark_jobs.jobs.plan import plan_run
-from spark_jobs.jobs.removal import find_removal, remove_source
-from spark_jobs.jobs.renaming import NameTaken, find_rename, rename_source
-from spark_jobs.jobs.source_parts import SHARED, SourceUnknown, histories, source_parts
 from spark_jobs.landing.moving import FilesCutAnew
+from spark_jobs.lifecycle import removal, renaming
+from spark_jobs.lifecycle import source_parts as parts
+from spark_jobs.lifecycle.removal import find_removal, remove_source
+from spark_jobs.lifecycle.renaming import NameTaken, find_rename, rename_source
+from spark_jobs.lifecycle.source_parts import SHARED, SourceUnknown, histories, source_parts
+from spark_jobs.plans.plan import plan_run
 from spark_jobs.reads.why import why
 from spark_jobs.sources import SourceFileError, find_source, load_source
 from spark_jobs.storage.coordination.source_changes import SourceChangeUnfinished
@@ -33,9 +32,10 @@ from spark_jobs.storage.descriptions.tables import PUBLISHED
 from spark_jobs.storage.lakes.spark_catalog import SparkCatalog
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.storage.lakes.table_columns import TableDiffers
+from spark_jobs.upkeep.pins import make_pin, pins
 from tests.jobs.harness import SOURCE, Reading, path_of, published, run, write_drops, write_lines, write_source
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 OTHER = SOURCE.replace("source: meters", "source: others")
 for _window in ("hourly", "shifts"):
@@ -64,7 +64,7 @@ def home(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> Settin
     (settings.sources / "meters.yml").write_text(SOURCE)
     (settings.sources / "others.yml").write_text(OTHER)
     write_drops(settings, READINGS)
-    with (settings.landing / path_of(0)).open("a") as file:
+    with (settings.landing_folder / path_of(0)).open("a") as file:
         file.write("nonsense\n")
     for drop in (0, 1):
         run(lake, settings, drop, drop)
@@ -284,7 +284,7 @@ def test_files_that_lie_elsewhere_keep_their_rows(lake: SparkSession, spark_sett
     run(spark, home, 0, 0, retract=True, only_file=path_of(0, "back"))
     before = {name: published(spark, name) for name in ("silver.hourly", "gold.meters", "bronze.meters_deltas")}
 
-    (home.landing / "meters").rename(home.landing / "Zähler 'neu' <b>")
+    (home.landing_folder / "meters").rename(home.landing_folder / "Zähler 'neu' <b>")
     write_source(home, plain.replace('"meters/{date}', "\"Zähler 'neu' <b>/{date}"))
     source = load_source(home.sources / "meters.yml")
     planned = plan_run(home, source, source.drops.interval(0), spark, sample=0)
@@ -300,7 +300,7 @@ def test_files_that_lie_elsewhere_keep_their_rows(lake: SparkSession, spark_sett
     assert [row.file for row in spark.table("bronze.quarantine").collect()] == [place]
     assert run(spark, home, 0, 0)[0]["moved_files"] == []
 
-    folder = (home.landing / place).parent
+    folder = (home.landing_folder / place).parent
     (folder / "a.ndjson").unlink()
     (folder / "b").write_text("\n".join(lines[:4]))
     with pytest.raises(FilesCutAnew, match="tidemark retract meters --drop 2024-01-01"):

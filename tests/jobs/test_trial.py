@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.cli.app import run
-from spark_jobs.jobs.trial import try_files
+from spark_jobs.trials.trial import try_files
 
 HEADER = "id,device,at,temperature\n"
 
@@ -36,6 +36,7 @@ def days(tmp_path: Path) -> list[Path]:
 
 def test_late_rows_of_the_second_file_restate_windows_of_the_first(days: list[Path], tmp_path: Path) -> None:
     trial = try_files(days, tmp_path / "scratch")
+    assert trial.guess is not None
     assert trial.guess.source.name == "readings"
     one, other = trial.drops
     assert [drop.ran.drop for drop in trial.drops] == ["2024-03-01", "2024-03-02"]
@@ -48,6 +49,35 @@ def test_late_rows_of_the_second_file_restate_windows_of_the_first(days: list[Pa
     assert (before["rows_counted"], before["mean_temperature"]) == (1, 2.5)
     assert (after["rows_counted"], after["mean_temperature"]) == (2, 5.0)
     assert trial.windows["readings_hourly"].num_rows == 48
+
+
+def test_more_windows_than_are_shown_are_counted_and_new_ones_are_shown_beside_restated_ones(
+    days: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["try", *map(str, days)]) == 0
+    _, first, second = capsys.readouterr().out.split("\ndrop ")
+    assert "24 new windows\nthe first 10 of 24:\n" in first
+    assert "24 new windows, 1 restated\nrestated:\n" in second
+    of_new = second.partition("\nnew, the first 5 of 24:\n")[2]
+    assert of_new.count("2024-03-02T") >= 5, "new windows, none of the restated day"
+    assert "→" not in of_new
+
+
+def test_a_check_in_sql_is_skipped_with_a_warning(
+    days: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guessed = try_files(days, tmp_path / "scratch").installation.settings.sources / "readings.yml"
+    checks = "checks:\n  warm: {kind: sql, sql: temperature > -300}\n"
+    text = guessed.read_text()
+    assert "\nchecks:\n" in text
+    guessed.write_text(text.replace("checks:\n", checks))
+    assert run(["try", "--source", str(guessed), *map(str, days), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "warning: not judged, since only Spark reads" in printed.err
+    assert "warm" in printed.err
+    document = json.loads(printed.out)
+    assert document["skipped_checks"] == ["warm"]
+    assert [drop["rows"] for drop in document["drops"]] == [24, 25]
 
 
 def test_files_without_a_date_come_on_the_last_day_of_their_rows(days: list[Path], tmp_path: Path) -> None:

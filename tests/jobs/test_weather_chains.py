@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.checkpoints import join_as_of
 from spark_jobs.config import CHECKOUT, Settings
+from spark_jobs.engine.spark.checkpoints import join_as_of
 from spark_jobs.jobs.reads import chains_of
 from spark_jobs.sample import prepare_sample, sample_file
 from spark_jobs.storage.coordination.read_counts import Reads, reads_of
@@ -71,7 +71,9 @@ def checkpoints(spark: SparkSession) -> tuple[int, int]:
 
 
 def _each_strategy(spark: SparkSession, home: Settings, how: str, days: int, every: int) -> None:
-    prepare_sample(home.landing, first=START.date(), last=(START + dt.timedelta(days - 1)).date(), sources=("weather",))
+    prepare_sample(
+        home.landing_folder, first=START.date(), last=(START + dt.timedelta(days - 1)).date(), sources=("weather",)
+    )
     home = compacted(home, NEVER)
     expected = hours(START + dt.timedelta(days))
     first = days // 2

@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit.audit import audit
 from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.definitions.versions import DefinitionChanged
-from spark_jobs.jobs.audit import audit
-from spark_jobs.jobs.plan import plan_run
+from spark_jobs.plans.plan import plan_run
 from spark_jobs.sources import load_source
 from spark_jobs.storage.delta.table_notes import properties
 from spark_jobs.storage.descriptions.wider_types import widens
-from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.storage.lakes.table_columns import TableDiffers
-from tests.jobs.harness import SOURCE, Reading, published, run, write_lines, write_source
+from tests.jobs.harness import SOURCE, Reading, lake_of, published, run, write_lines, write_source
 
 BEFORE = (
     SOURCE[: SOURCE.index("  shifts:")]
@@ -54,6 +53,7 @@ def whole(reading: Reading) -> str:
 
 
 @pytest.mark.spark
+@pytest.mark.turns
 def test_wider_types_are_taken_up_and_others_refused(
     lake: SparkSession, spark_settings: Settings, tmp_path: Path
 ) -> None:
@@ -77,7 +77,7 @@ def test_wider_types_are_taken_up_and_others_refused(
     landed = run(lake, home, 0, 0, accept_definition=True)[0]
     assert (landed["rows"], landed["rows_back"]) == (0, 0), "values are what they were"
     types = dict(lake.table("silver.hourly").dtypes)
-    noted = properties(SparkLake(lake).folder.handle(definitions(source)[0].table()))
+    noted = properties(lake_of(lake).folder.handle(definitions(source)[0].table()))
     assert noted["tidemark.identity"] == "meters,meter,window_start", "the table is the same one"
     assert lake.catalog.getTable("silver.hourly_history").description
     assert types["total"].endswith(",3)")

@@ -19,10 +19,8 @@ from spark_jobs.definitions.definition import Definition
 from spark_jobs.restatement import late
 from spark_jobs.sources import first_row_id, load_source, row_id
 from spark_jobs.storage.descriptions.sql import name
-from tests.jobs.harness import START, path_of, run, write_lines, write_source
+from tests.jobs.harness import START, Session, path_of, run, write_lines, write_source
 from tests.restatement.oracle import EPOCH, Row, Spec, action, expected
-
-pytestmark = pytest.mark.spark
 
 DAYS = 4
 HOUR_US, DAY_US = 3_600_000_000, 86_400_000_000
@@ -225,6 +223,7 @@ def check(spark: SparkSession, settings: Settings, found: list[Record], drops: s
         assert published(spark, Definition(source, window)) == defined(window, rows), window
 
 
+@pytest.mark.spark
 @pytest.mark.long
 def test_windows_of_every_kind_are_what_the_landed_rows_define_whatever_the_order_of_days(
     lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
@@ -249,25 +248,26 @@ def test_windows_of_every_kind_are_what_the_landed_rows_define_whatever_the_orde
     assert set(listed.values()) == {"next_window", "discard", "reemit", "partial", "null_key"}
 
 
-def _daily(spark: SparkSession, settings: Settings) -> None:
+def _daily(spark: Session, settings: Settings) -> None:
     for day in range(DAYS):
         run(spark, settings, day, day)
 
 
-def _at_once(spark: SparkSession, settings: Settings) -> None:
+def _at_once(spark: Session, settings: Settings) -> None:
     run(spark, settings, 0, DAYS - 1)
 
 
-def _backwards_and_twice(spark: SparkSession, settings: Settings) -> None:
+def _backwards_and_twice(spark: Session, settings: Settings) -> None:
     for first, last in ((3, 3), (1, 2), (1, 2), (0, 0)):
         run(spark, settings, first, last)
 
 
+@pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("slicing", [_daily, _at_once, _backwards_and_twice])
 def test_any_slicing_of_random_days_publishes_what_their_rows_define(
-    lake: SparkSession, home: Settings, seed: int, slicing: Callable[[SparkSession, Settings], None]
+    lake: SparkSession, home: Settings, seed: int, slicing: Callable[[Session, Settings], None]
 ) -> None:
     found = records(seed=seed, rows=40)
     write(home, found)

@@ -28,9 +28,9 @@ try:
     from spark_jobs.jobs.request import Request
     from spark_jobs.reads.why import Why, why
 except ImportError:  # a release whose `run_stage` takes what a run is about one by one, and whose reads lie elsewhere
-    from spark_jobs.restatement.why import Why, why
+    from spark_jobs.restatement.why import Why, why  # type: ignore[no-redef]  # of that release
 
-    Request = None
+    Request = None  # type: ignore[misc, assignment]  # of that release
 
 STAGES = ("land", "seal", "window", "compact", "publish")
 HERE = Path(__file__).parent
@@ -97,7 +97,7 @@ def gauge(minute: int, name: str, level: int) -> str:
 
 def write(home: Settings, source: str, drop: int, name: str, *lines: str) -> Path:
     """A file of a drop."""
-    path = home.landing / file_of(source, drop, name)
+    path = home.landing_folder / file_of(source, drop, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
@@ -110,8 +110,13 @@ def file_of(source: str, drop: int, name: str) -> str:
 
 def run(spark: SparkSession, home: Settings, source: str, first: int, last: int, run_id: str, **options: Any) -> Any:
     """All stages over some drops; their summaries."""
-    told = {"source": source, "lo": START + first * DAY, "hi": START + (last + 1) * DAY, "run_id": run_id}
-    about = options if Request is None else {"request": Request(**options)}
+    told: dict[str, Any] = {
+        "source": source,
+        "lo": START + first * DAY,
+        "hi": START + (last + 1) * DAY,
+        "run_id": run_id,
+    }
+    about: dict[str, Any] = options if Request is None else {"request": Request(**options)}
     return [run_stage(stage, **told, settings=home, spark=spark, **about) for stage in STAGES]
 
 
@@ -268,7 +273,7 @@ def main() -> None:
     from spark_jobs.session import open_session
     from spark_jobs.storage.lakes import spark_lake
 
-    spark_lake.SparkCatalog = _Listening
+    spark_lake.SparkCatalog = _Listening  # type: ignore[misc]  # a release lacks a setting for it
     quick = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
     home = Settings(
         home=Path(sys.argv[1]), spark="classic", master="local[2]", heap="2g", shuffle_partitions=2, java_options=quick

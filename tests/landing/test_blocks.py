@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from spark_jobs.kernels.identities import hashes_of
+from spark_jobs.engine.hashes import hashes_of
 from spark_jobs.landing import block_chunks, blocks, worker
 from spark_jobs.landing.block_chunks import BlockChunker, payloads
 from spark_jobs.landing.blocks import (
@@ -64,7 +64,7 @@ def landed(settings: Any) -> tuple[Source, list[Any]]:
 
 
 def read(source: Source, files: list[Any], bounds: list[bytes]) -> pa.Table:
-    form, spec = source.landing.format, record_spec(source)
+    form, spec = source.landing.form, record_spec(source)
     places = pa.record_batch({"id": pa.array(range(len(files)), pa.int64())})
     read_files = partial(_read, files=tuple(files), form=form, spec=spec, bounds=bounds, hash_ranges=HASH_RANGES)
     return pa.Table.from_batches(read_files([places]))
@@ -83,12 +83,14 @@ def of_kind(table: pa.Table, kind: str) -> pa.Table:
 
 @pytest.mark.parametrize("bounds", [[], [b"m02"], [b"m02", b"m05", b"x"]])
 @pytest.mark.parametrize("rows_held", [8, 1 << 17])
-def test_blocks_hold_the_rows_and_rejects_of_the_files(landed, monkeypatch, bounds, rows_held):
+def test_blocks_hold_the_rows_and_rejects_of_the_files(
+    landed: tuple[Source, list[Any]], monkeypatch: pytest.MonkeyPatch, bounds: list[bytes], rows_held: int
+) -> None:
     monkeypatch.setattr(blocks, "BLOCK_ROWS", rows_held)
     source, files = landed
     made = read(source, files, bounds)
     spec = record_spec(source)
-    plain = pa.Table.from_batches([b for f in files for b in read_file(f, source.landing.format, spec)])
+    plain = pa.Table.from_batches([b for f in files for b in read_file(f, source.landing.form, spec)])
     good, bad = plain.filter(plain["rule"].is_null()), plain.filter(plain["rule"].is_valid())
     found = rows_of(source, made)
     assert found.sort_by("row_id").to_pylist() == good.select(found.column_names).sort_by("row_id").to_pylist()
@@ -110,7 +112,9 @@ def test_blocks_hold_the_rows_and_rejects_of_the_files(landed, monkeypatch, boun
     assert max(r["entities"] for r in of_kind(made, FILE).to_pylist()) <= len(METERS)
 
 
-def test_blocks_and_what_chunks_are_made_of_are_cut_by_their_bytes_too(landed, monkeypatch):
+def test_blocks_and_what_chunks_are_made_of_are_cut_by_their_bytes_too(
+    landed: tuple[Source, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, files = landed
     monkeypatch.setattr(worker, "BLOCK_BYTES", 512)
     assert len(of_kind(read(source, files[:1], []), BLOCK)) == 1
@@ -118,14 +122,16 @@ def test_blocks_and_what_chunks_are_made_of_are_cut_by_their_bytes_too(landed, m
     cut = of_kind(read(source, files[:1], []), BLOCK)
     assert len(cut) > 2
     assert len(rows_of(source, cut)) == pc.sum(of_kind(read(source, files[:1], []), FILE)["rows"]).as_py()
-    rows = [block_chunks.decoded(payload) for payload in cut["payload"]]
+    rows = [block_chunks.decode(payload) for payload in cut["payload"]]
     for n_bytes, parts in ((1, len(rows)), (sum(table.nbytes for table in rows), 1)):
         monkeypatch.setattr(block_chunks, "HELD_BYTES", n_bytes)
         assert len([*block_chunks._rows_at_once(iter(rows))]) == parts
 
 
 @pytest.mark.parametrize("rows_held", [20, 1 << 19])
-def test_chunks_hold_each_row_once_in_order_but_the_hidden(landed, monkeypatch, rows_held):
+def test_chunks_hold_each_row_once_in_order_but_the_hidden(
+    landed: tuple[Source, list[Any]], monkeypatch: pytest.MonkeyPatch, rows_held: int
+) -> None:
     monkeypatch.setattr(blocks, "BLOCK_ROWS", 16)
     monkeypatch.setattr(block_chunks, "HELD_ROWS", rows_held)
     source, files = landed
@@ -150,11 +156,13 @@ def test_chunks_hold_each_row_once_in_order_but_the_hidden(landed, monkeypatch, 
     assert len({chunk["chunk_id"] for chunk in found}) == len(found)
 
 
-def test_buckets_are_ranges_of_entities_that_share_the_rows(landed, monkeypatch):
+def test_buckets_are_ranges_of_entities_that_share_the_rows(
+    landed: tuple[Source, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, files = landed
-    assert _bounds(files, source.landing.format, record_spec(source)) == []
+    assert _bounds(files, source.landing.form, record_spec(source)) == []
     monkeypatch.setattr(blocks, "BUCKET_BYTES", sum(file.size for file in files) // 3)
-    bounds = _bounds(files, source.landing.format, record_spec(source))
+    bounds = _bounds(files, source.landing.form, record_spec(source))
     assert bounds == sorted(set(bounds))
     assert 1 <= len(bounds) <= 3
     assert {name.decode() for name in bounds} <= set(METERS)

@@ -6,9 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_jobs.jobs.chunk_audit import judged_chunks
-from spark_jobs.kernels.chunks.columns import chunks_at
-from spark_jobs.kernels.chunks.merging import chunk_rows
+from spark_jobs.audit.chunks import judged_chunks
+from spark_jobs.engine.chunks import chunk_rows, chunks_at
 from spark_jobs.landing.chunking import chunks_without, merged_chunks, named_chunks, row_layout
 from spark_jobs.sources import Source, parse_source
 from spark_jobs.sources.drops import PLACE_BITS

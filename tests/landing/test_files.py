@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,7 +55,7 @@ def listed(drop: Path, source: Source = SHOP) -> list[LandingFile]:
 
 
 def read(file: LandingFile, source: Source = SHOP) -> pa.Table:
-    return pa.Table.from_batches(list(read_file(file, source.landing.format, record_spec(source))))
+    return pa.Table.from_batches(list(read_file(file, source.landing.form, record_spec(source))))
 
 
 def rejection(file: LandingFile, source: Source = SHOP) -> str:
@@ -95,7 +97,12 @@ def test_drops_with_files_are_those_of_which_a_file_is_listed_and_no_folder_is_a
     expected = {n for n in range(60) if list_drop_files(tmp_path, source, n)}
     asked: list[str] = []
     entries = LocalDirectory.entries
-    monkeypatch.setattr(LocalDirectory, "entries", lambda self, name: asked.append(name) or entries(self, name))
+
+    def noted(self: LocalDirectory, name: str) -> Any:
+        asked.append(name)
+        return entries(self, name)
+
+    monkeypatch.setattr(LocalDirectory, "entries", noted)
     assert drops_with_files(tmp_path, source, range(60)) == expected
     assert expected & set(names)
     assert len(asked) == len(set(asked)) <= 13
@@ -120,7 +127,7 @@ def test_row_ids_follow_from_drop_path_and_line_alone(drop: Path) -> None:
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress])
-def test_compression_is_recognised_by_content(drop: Path, compress) -> None:
+def test_compression_is_recognised_by_content(drop: Path, compress: Callable[[bytes], bytes]) -> None:
     (drop / "a.json").write_bytes(compress(CONTENT))
     table = read(listed(drop)[0])
     assert table.num_rows == 500
@@ -142,7 +149,7 @@ def test_zeros_behind_a_gzip_member_are_padding_and_other_bytes_are_none(drop: P
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
-def test_a_truncated_file_gives_no_row_but_its_rejection(drop: Path, compress) -> None:
+def test_a_truncated_file_gives_no_row_but_its_rejection(drop: Path, compress: Callable[[bytes], bytes]) -> None:
     noise = "".join(f'{{"who": "{os.urandom(300).hex()}", "at": "2024-01-01", "n": 1}}\n' for _ in range(200)).encode()
     (drop / "a.json").write_bytes(compress(noise)[:-9])
     assert rejection(listed(drop)[0]) == "truncated_file"
@@ -186,7 +193,9 @@ def test_a_range_of_rejects_is_counted_with_its_last_line(drop: Path) -> None:
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
-def test_a_file_that_expands_too_far_is_rejected_whole(drop: Path, compress, monkeypatch) -> None:
+def test_a_file_that_expands_too_far_is_rejected_whole(
+    drop: Path, compress: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("spark_jobs.landing.worker.EXPANDED_BYTES", 1 << 20)
     content = b"\n".join([LINES[0].encode()] * 200_000)
     (drop / "a.json").write_bytes(compress(content))
@@ -195,7 +204,7 @@ def test_a_file_that_expands_too_far_is_rejected_whole(drop: Path, compress, mon
     assert read(listed(drop)[0], source_of(max_expansion=times)).num_rows == 200_000
 
 
-def test_a_parquet_file_that_expands_too_far_is_rejected_whole(drop: Path, monkeypatch) -> None:
+def test_a_parquet_file_that_expands_too_far_is_rejected_whole(drop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_jobs.landing.worker.EXPANDED_BYTES", 1 << 20)
     rows = pa.table({"who": ["ann"] * 1_000_000, "at": ["2024-01-01"] * 1_000_000, "n": [1] * 1_000_000})
     pq.write_table(rows, drop / "a.parquet")

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from spark_jobs.cli.app import run
 from spark_jobs.errors import ParameterError
 from spark_jobs.landing.guess import Guess, guess_source
-from spark_jobs.sources import load_source
+from spark_jobs.sources import LandingOptions, load_source, parse_source
+from spark_jobs.sources.data_checks import Between, In
 from tests.effort import tries
 
 ROWS = [
@@ -91,6 +92,7 @@ def test_several_files_are_one_sample_and_folders_of_dates_name_it(tmp_path: Pat
         files.append(as_csv(folder / "a.csv", [{"ship": f"s{n}", "seen": f"2024-03-0{day} 10:0{n}"} for n in (0, 1)]))
     guess = guess_source(files)
     assert (guess.source.name, guess.source.entity, guess.rows) == ("ship_logs", "ship", 4)
+    assert isinstance(guess.source.landing, LandingOptions)
     assert guess.source.landing.path == "ship_logs/{date}/*"
 
 
@@ -118,6 +120,10 @@ def test_decimals_are_what_a_schema_says_and_a_remark_where_texts_only_look_so(t
     assert types(guess) == {"till": "string", "at": "timestamp", "net_price": "float", "heat": "float"}
     remarked = [line.split(":")[0].strip() for line in guess.text.splitlines() if "decimal(18, 2)" in line]
     assert remarked == ["net_price"]
+    # the remark's type can be copied as it is
+    taken = guess.text.replace('type: float, from: "Net Price"', 'type: "decimal(18, 2)", from: "Net Price"')
+    assert 'always 2 decimals: "decimal(18, 2)" if' in guess.text
+    assert parse_source(taken, file="s.yml").columns["net_price"].type == "decimal(18, 2)"
     schema = pa.schema(
         [("till", pa.string()), ("at", pa.string()), ("Net Price", pa.decimal128(12, 2)), ("tax", pa.decimal128(5, 4))]
     )
@@ -185,10 +191,9 @@ def test_the_start_is_the_first_event_of_all_rows_of_all_files(
 def test_the_command_writes_a_file_that_loads_and_overwrites_none(tmp_path: Path, capsys: Any) -> None:
     files = [str(as_csv(tmp_path / f"{name}.csv", rows)) for name, rows in (("meters", ROWS[:3]), ("more", ROWS[3:]))]
     folder = tmp_path / "sources"
-    assert run(["init", str(folder), "--from", *files]) == 2
-    folder.mkdir()
-    capsys.readouterr()
-    assert run(["init", str(folder), "--from", *files, "--json"]) == 0
+    assert run(["init", files[0], "--from", *files]) == 2
+    assert "which is a file" in capsys.readouterr().err
+    assert run(["init", str(folder), "--from", *files, "--json"]) == 0, "the folder is made"
     document = json.loads(capsys.readouterr().out)
     assert (document["path"], document["rows"], document["columns"]) == (str(folder / "meters.yml"), 6, TYPES)
     text = (folder / "meters.yml").read_text()
@@ -210,7 +215,10 @@ def test_checks_are_guessed_marked_and_hold_of_the_sample(tmp_path: Path) -> Non
     checks = guess.source.checks
     assert {check.treatment for check in checks.values()} == {"warn"}
     assert set(checks) == {"meter_known", "load_in_range", "meter_given", "at_given", "load_given"}
-    assert (checks["meter_known"].values, checks["load_in_range"].min, checks["load_in_range"].max) == (
+    known, in_range = checks["meter_known"], checks["load_in_range"]
+    assert isinstance(known, In)
+    assert isinstance(in_range, Between)
+    assert (known.values, in_range.min, in_range.max) == (
         ("a", "b"),
         0,
         78,
@@ -220,6 +228,103 @@ def test_checks_are_guessed_marked_and_hold_of_the_sample(tmp_path: Path) -> Non
     assert all(line.endswith("# guess") for line in lines)
     # of six records nothing is guessed
     assert guess_source([as_csv(tmp_path / "few.csv", rows[:6])]).source.checks == {}
+
+
+@pytest.mark.parametrize(
+    ("least", "greatest", "low", "high"),
+    [("1.07", "4.22", "0", "7.37"), ("-0.1", "0.2", "-0.4", "0.5"), ("0.000001", "0.000002", "0", "0.000003"),
+     ("1.5", "3.0", "0", "4.5"), ("1.5", "2.5", "0", "3.5"), ("0.5", "1.25", "0", "2")],
+)  # fmt: skip
+def test_guessed_bounds_are_as_short_as_the_values(
+    tmp_path: Path, least: str, greatest: str, low: str, high: str
+) -> None:
+    rows = [{"till": "ab"[n % 2], "at": "2024-03-01T10:00Z", "fare": least if n % 3 else greatest} for n in range(12)]
+    guess = guess_source([as_csv(tmp_path / "s.csv", rows)])
+    assert f"column: fare, min: {low}, max: {high}, treatment" in guess.text
+    check = guess.source.checks["fare_in_range"]
+    assert isinstance(check, Between)
+    assert (check.min, check.max) == (float(low), float(high))
+
+
+TRIPS = [
+    {"Trip-Nr": 400 + n, "Start": "ab"[n % 2], "Begin": f"01.03.2024 1{n % 10}:00", "km": f"{n}.5"} for n in range(12)
+]
+
+
+@pytest.mark.parametrize("name", ["Trip-Nr", "Order No.", "num", "Auftragsnummer", "key", "Code", "Trip-ID", "guid"])
+def test_a_number_or_key_that_a_doubled_line_alone_repeats_is_the_delta_id(tmp_path: Path, name: str) -> None:
+    rows = [{name: row["Trip-Nr"], **{k: v for k, v in row.items() if k != "Trip-Nr"}} for row in [*TRIPS, TRIPS[3]]]
+    guess = guess_source([as_csv(tmp_path / "trips.csv", rows)])
+    assert [guess.source.header_name(column) for column in guess.source.delta_id or ()] == [name]
+
+
+def test_two_rows_that_share_a_number_are_no_doubled_line(tmp_path: Path) -> None:
+    other = TRIPS[4] | {"Trip-Nr": 403}
+    guess = guess_source([as_csv(tmp_path / "trips.csv", [*TRIPS, TRIPS[3], other])])
+    assert not guess.source.delta_id
+    sentence = (
+        "delta_id: none, so a line that comes twice counts twice; no column of numbers or texts has another value in"
+        " each line (1 line comes twice)"
+    )
+    assert sentence in guess.evidence
+    assert " ".join(sentence.split()[:9]) in guess.text
+
+
+def test_a_source_without_a_delta_id_names_the_column_that_could_be_it(tmp_path: Path) -> None:
+    rows = [{"fahrt": row["Trip-Nr"], "Start": row["Start"], "Begin": row["Begin"]} for row in TRIPS]
+    said = [guess_source([as_csv(tmp_path / "t.csv", [*rows, *more])]).evidence[-1] for more in ([], rows[:1])]
+    begin = "delta_id: none, so a line that comes twice counts twice; `fahrt` has"
+    assert said == [
+        f"{begin} another value in each line: `delta_id: fahrt`",
+        f"{begin} the same value only in equal lines (1 line comes twice): `delta_id: fahrt`",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("form", "local"),
+    [("2024-03-01T10:{:02}:00", True), ("2024-03-01 10:{:02}", True), ("01.03.2024 10:{:02}", True),
+     ("2024-03-01T10:{:02}:00Z", False), ("2024-03-01 10:{:02}:00 +0100", False), ("2024-03-01T10:{:02}:00-08", False),
+     ("2024-03-01 10:{:02}:00 UTC", False), ("17092512{:02}", False), ("2024-03-{:02}", False)],
+)  # fmt: skip
+def test_times_without_an_offset_are_said_to_be_utc(tmp_path: Path, form: str, local: bool) -> None:
+    rows = [{"meter": "ab"[n % 2], "at": form.format(n + 10), "n": n} for n in range(12)]
+    guess = guess_source([as_csv(tmp_path / "s.csv", rows)])
+    said = "event time `at`: 12 of 12 times have no offset and are taken as UTC; `timezone:` of the column"
+    assert any(sentence.startswith(said) for sentence in guess.evidence) == local
+    assert ("times have no offset and are taken as UTC" in guess.text) == local
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_times_of_parquet_are_counted_and_have_an_offset_if_their_type_has_a_zone(
+    tmp_path: Path, unit: str, zone: str | None
+) -> None:
+    hours = pa.array(range(12), pa.int64())
+    instants = pa.array([n * 3_600_000 for n in range(12)], pa.timestamp("ms")).cast(pa.timestamp(unit, zone))
+    table = pa.table({"meter": ["a", "b"] * 6, "day": pa.array([None] * 12, pa.date32()), "at": instants, "n": hours})
+    pq.write_table(table, tmp_path / "s.parquet")
+    guess = guess_source([tmp_path / "s.parquet"])
+    assert any(said.startswith("event time `at`: 12 of 12 rows of the sample have one") for said in guess.evidence)
+    assert any("12 of 12 times have no offset" in said for said in guess.evidence) == (zone is None)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("rides/trips_20260608.csv", "trips"), ("rides/2026-06-08_trips.csv", "trips"), ("rides/20260608.csv", "rides"),
+     ("rides/trips-2026-06-08-north.csv", "trips_north"), ("rides/2026-06-08/a.csv", "rides"),
+     ("rides/order_12345678.csv", "order_12345678"), ("rides/trips_20260608/a.csv", "a")],
+)  # fmt: skip
+def test_the_name_is_that_of_the_file_without_its_date(tmp_path: Path, path: str, name: str) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    assert guess_source([as_csv(file, ROWS)]).source.name == name
+
+
+@pytest.mark.parametrize("given", ["start_ort", "Start-Ort", "start-ort", "START ORT"])
+def test_columns_are_named_as_in_the_files_or_as_guessed(tmp_path: Path, given: str) -> None:
+    rows = [{"Rad": "xyz"[n % 3], "Start-Ort": "ab"[n % 2], "Beginn Am": f"2024-03-01T10:{n:02}Z"} for n in range(12)]
+    guess = guess_source([as_csv(tmp_path / "s.csv", rows)], entity=given, time="Beginn Am")
+    assert (guess.source.entity, guess.source.event_time) == ("start_ort", ("beginn_am",))
 
 
 _THIRD = {3: "bad_timestamp"}

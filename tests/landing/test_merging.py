@@ -43,8 +43,8 @@ def random_chunks(chance: random.Random, source: Source) -> pa.Table:
                     ids = [row_id(first_row_id(drop, entity), line) for line in lines]
                     times = [chance.randint(0, 50) for _ in ids]
                     seen = times if chance.random() < 0.7 else None
-                    load = [chance.choice([None, 1, 2]) for _ in ids]
-                    load = load if any(value is not None for value in load) else None
+                    loads = [chance.choice([None, 1, 2]) for _ in ids]
+                    load = loads if any(value is not None for value in loads) else None
                     row = {"entity": entity, "seq_no": drop, "diff": diff, "landing": landing, "rows": len(ids)}
                     row |= {"row_ids": ids, "landings": [landing] * len(ids), "event_times": times, "t_at": times}
                     rows.append({**row, "t_seen": seen, "c_load": load})

@@ -20,6 +20,18 @@ from tests.jobs.harness import SOURCE
 METERS = parse_source(SOURCE, file="meters.yml")
 
 
+def ids_of(version: Version) -> tuple[int, int]:
+    """The first and the last row id that are reserved for a file."""
+    assert version.first_row_id is not None
+    assert version.last_row_id is not None
+    return version.first_row_id, version.last_row_id
+
+
+def has(version: Version, row_id: int) -> bool:
+    first, last = ids_of(version)
+    return first <= row_id <= last
+
+
 def version(path: str, first: int, lines: int, seq_no: int = 0) -> Version:
     return Version(path, seq_no, first, first + lines - 1, 1, "one")
 
@@ -32,8 +44,8 @@ def test_files_share_a_row_id_or_each_id_is_of_the_one_file_that_has_it(
     drawn: list[tuple[int, int]], start: int
 ) -> None:
     versions = [version(str(i), first, lines) for i, (first, lines) in enumerate(drawn)]
-    owners = {i: [v.path for v in versions if v.first_row_id <= i <= v.last_row_id] for i in range(60)}
-    begins = [v.first_row_id for v in versions]
+    owners = {i: [v.path for v in versions if has(v, i)] for i in range(60)}
+    begins = [ids_of(v)[0] for v in versions]
     # a file without lines keeps its place all the same, since it may come to have some
     inside = any(len({o for o in owners[f] if o != v.path}) for v, f in zip(versions, begins, strict=True))
     if any(len(found) > 1 for found in owners.values()) or inside or len(set(begins)) < len(begins):
@@ -50,8 +62,8 @@ def test_the_refusal_names_both_files_the_drop_and_the_way_on() -> None:
     drop = 3 << 43
     with pytest.raises(RowIdsShared, match="rename the one that has not landed") as refused:
         Places.of([version("b", drop + 40, 5, 3), version("a", drop + 30, 11, 3)], METERS)
-    assert refused.value.files == ["a", "b"]
-    assert refused.value.drop == "2024-01-04"
+    assert refused.value.facts["files"] == ["a", "b"]
+    assert refused.value.facts["drop"] == "2024-01-04"
     assert Places.of([version("b", drop + 41, 5, 3), version("a", drop + 30, 11, 3)], METERS).paths == ("a", "b")
 
 
@@ -76,13 +88,13 @@ def test_rows_are_located_as_one_by_one(spark: SparkSession) -> None:
         for low, high in pairwise([(seq_no << 43) + 2**42 + edge for edge in edges])
     ]
     places = Places.of(versions, METERS)
-    ids = [v.first_row_id + i for v in versions for i in range(-2, 30)]
-    found = places.located(spark.createDataFrame([(i,) for i in ids], "row_id BIGINT")).collect()
+    ids = [ids_of(v)[0] + i for v in versions for i in range(-2, 30)]
+    found = places.locate(spark.createDataFrame([(i,) for i in ids], "row_id BIGINT")).collect()
     expected = [
-        (i, v.path, i - v.first_row_id + 1)
+        (i, v.path, i - ids_of(v)[0] + 1)
         for i in ids
         for v in versions
-        if v.first_row_id <= i <= v.last_row_id
+        if has(v, i)
     ]  # fmt: skip
     assert sorted(tuple(row) for row in found) == sorted(expected)
-    assert places.located(spark.createDataFrame([], "row_id BIGINT")).columns == ["row_id", "file", "line"]
+    assert places.locate(spark.createDataFrame([], "row_id BIGINT")).columns == ["row_id", "file", "line"]

@@ -6,7 +6,9 @@ import datetime as dt
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.reader import list_drop_files, read_files
 from spark_jobs.sample import prepare_sample
 from spark_jobs.sources import Source, first_row_id, read_sources, row_id
@@ -22,11 +24,11 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def listed(root: Path, source: Source, days: int) -> list:
+def listed(root: Path, source: Source, days: int) -> list[LandingFile]:
     return [file for seq_no in range(days) for file in list_drop_files(root, source, seq_no)]
 
 
-def test_the_first_week_of_flights_reads_with_its_8_rejects(spark, landing: Path) -> None:
+def test_the_first_week_of_flights_reads_with_its_8_rejects(spark: SparkSession, landing: Path) -> None:
     rows = read_files(spark, SOURCES["flights"], listed(landing, SOURCES["flights"], 7)).collect()
     good = [row for row in rows if row.rule is None]
     rejects = [row for row in rows if row.rule is not None]
@@ -45,16 +47,18 @@ def test_the_first_week_of_flights_reads_with_its_8_rejects(spark, landing: Path
         assert ",NA," in row.raw
 
 
-def test_times_are_instants_whatever_the_sessions_zone(spark, landing: Path) -> None:
+def test_times_are_instants_whatever_the_sessions_zone(spark: SparkSession, landing: Path) -> None:
     frame = read_files(spark, SOURCES["weather"], listed(landing, SOURCES["weather"], 1))
     earliest = frame.selectExpr(
         "unix_micros(min(event_time)) lo", "unix_micros(min(t_time_hour)) t", "count(*) n"
-    ).first()
+    ).head(1)[0]
     assert earliest.lo == earliest.t == 1_357_020_000_000_000
     assert frame.where("c_wind_gust IS NULL").count() > 0
 
 
-def test_a_bad_entry_of_a_drop_is_one_row_and_the_rest_is_read(spark, landing: Path, tmp_path: Path) -> None:
+def test_a_bad_entry_of_a_drop_is_one_row_and_the_rest_is_read(
+    spark: SparkSession, landing: Path, tmp_path: Path
+) -> None:
     drop = tmp_path / "weather" / "2013-01-01"
     drop.mkdir(parents=True)
     (drop / "b.ndjson").write_bytes((landing / "weather" / "2013-01-01" / "weather.ndjson").read_bytes())
@@ -73,7 +77,7 @@ def test_a_bad_entry_of_a_drop_is_one_row_and_the_rest_is_read(spark, landing: P
     assert sum(row.line is not None for row in rows) == 52
 
 
-def test_a_drop_that_never_landed_has_no_files(spark, tmp_path: Path) -> None:
+def test_a_drop_that_never_landed_has_no_files(spark: SparkSession, tmp_path: Path) -> None:
     files = list_drop_files(tmp_path, SOURCES["flights"], 3)
     assert files == []
     assert read_files(spark, SOURCES["flights"], files).count() == 0

@@ -13,6 +13,7 @@ from xml.sax.saxutils import escape
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.landing.files import LandingFile, drops_with_files, list_drop_files
@@ -20,6 +21,7 @@ from spark_jobs.landing.opened import LandingUnreachable, UnusableFileError, is_
 from spark_jobs.landing.reader import read_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import read_file
+from spark_jobs.sources.columns import Format
 from tests.landing.test_files import CONTENT, SHOP, source_of
 
 MODIFIED = "Mon, 01 Jan 2024 00:00:00 GMT"
@@ -112,7 +114,7 @@ def put(store: ObjectStore, name: str, content: bytes = CONTENT) -> None:
     store.objects[f"landing/shop/2024-01-01/{name}"] = content
 
 
-def rows_of(file: LandingFile, form: str = "ndjson") -> pa.Table:
+def rows_of(file: LandingFile, form: Format = "ndjson") -> pa.Table:
     return pa.Table.from_batches(list(read_file(file, form, record_spec(SHOP))))
 
 
@@ -124,7 +126,7 @@ def local_twin(store: ObjectStore, tmp_path: Path) -> Path:
     return tmp_path / "landing"
 
 
-def test_remote_files_are_listed_and_read_as_local_ones(store, tmp_path):
+def test_remote_files_are_listed_and_read_as_local_ones(store: ObjectStore, tmp_path: Path) -> None:
     put(store, "b.ndjson")
     put(store, "a b+c.ndjson.gz", gzip.compress(CONTENT))
     put(store, ".hidden")
@@ -139,7 +141,7 @@ def test_remote_files_are_listed_and_read_as_local_ones(store, tmp_path):
         assert rows_of(there).num_rows == 500
 
 
-def test_a_remote_parquet_file_is_read_by_its_end(store):
+def test_a_remote_parquet_file_is_read_by_its_end(store: ObjectStore) -> None:
     source = source_of(format="parquet")
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"who": ["w"], "at": ["2024-01-01T00:00:00Z"], "n": [7]}), sink)
@@ -148,7 +150,7 @@ def test_a_remote_parquet_file_is_read_by_its_end(store):
     assert rows_of(file, "parquet")["c_n"].to_pylist() == [7]
 
 
-def test_a_remote_file_that_changed_or_went_after_the_listing_is_one_rejection(store):
+def test_a_remote_file_that_changed_or_went_after_the_listing_is_one_rejection(store: ObjectStore) -> None:
     put(store, "a.ndjson")
     (file,) = list_drop_files(store.uri, SHOP, 0)
     put(store, "a.ndjson", CONTENT.replace(b"w1", b"w2"))
@@ -159,11 +161,11 @@ def test_a_remote_file_that_changed_or_went_after_the_listing_is_one_rejection(s
     assert rows_of(file)["rule"].to_pylist() == ["not_a_file"]
 
 
-def test_a_drop_that_is_not_there_has_no_file(store):
+def test_a_drop_that_is_not_there_has_no_file(store: ObjectStore) -> None:
     assert list_drop_files(store.uri, SHOP, 0) == []
 
 
-def test_a_store_that_does_not_answer_fails_the_run_and_quarantines_nothing(store):
+def test_a_store_that_does_not_answer_fails_the_run_and_quarantines_nothing(store: ObjectStore) -> None:
     put(store, "a.ndjson")
     (file,) = list_drop_files(store.uri, SHOP, 0)
     store.broken = True
@@ -176,7 +178,7 @@ def test_a_store_that_does_not_answer_fails_the_run_and_quarantines_nothing(stor
         list_drop_files("nosuch://bucket/landing", SHOP, 0)
 
 
-def test_a_remote_path_cannot_climb():
+def test_a_remote_path_cannot_climb() -> None:
     with pytest.raises(UnusableFileError, match=r"found `\.\.`"):
         list_drop_files_of("a/../../b")
 
@@ -187,7 +189,7 @@ def list_drop_files_of(path: str) -> None:
     RemoteDirectory("s3a://bucket/landing").location(path)
 
 
-def test_a_file_uri_is_a_folder_of_this_machine_with_its_checks(tmp_path):
+def test_a_file_uri_is_a_folder_of_this_machine_with_its_checks(tmp_path: Path) -> None:
     folder = tmp_path / "landing" / "shop" / "2024-01-01"
     folder.mkdir(parents=True)
     (folder / "a.ndjson").write_bytes(CONTENT)
@@ -201,7 +203,7 @@ def test_a_file_uri_is_a_folder_of_this_machine_with_its_checks(tmp_path):
         assert opened.status()[0] == len(CONTENT)
 
 
-def test_the_landing_setting_takes_paths_and_uris(tmp_path):
+def test_the_landing_setting_takes_paths_and_uris(tmp_path: Path) -> None:
     assert Settings(landing=tmp_path.as_uri()).landing == tmp_path
     assert Settings(landing="s3a://bucket/landing/").landing == "s3a://bucket/landing"
     assert Settings(landing=tmp_path).environment()["TIDEMARK_LANDING"] == str(tmp_path)
@@ -210,7 +212,7 @@ def test_the_landing_setting_takes_paths_and_uris(tmp_path):
 
 
 @pytest.mark.spark
-def test_workers_read_remote_files_themselves(spark, store):
+def test_workers_read_remote_files_themselves(spark: SparkSession, store: ObjectStore) -> None:
     put(store, "a.ndjson")
     put(store, "b.ndjson", gzip.compress(CONTENT))
     rows = read_files(spark, SHOP, list_drop_files(store.uri, SHOP, 0))

@@ -41,9 +41,11 @@ def browser() -> Iterator[Any]:
 class Visit:
     """A tab that keeps what goes wrong in it: console messages, errors of pages, requests that failed."""
 
-    def __init__(self, started: Any, size: tuple[int, int], *, offline: bool = True, scheme: str = "light") -> None:
+    def __init__(
+        self, started: Any, size: tuple[int, int], *, offline: bool = True, scheme: str = "light", **options: Any
+    ) -> None:
         viewport = {"width": size[0], "height": size[1]}
-        self._context = started.new_context(viewport=viewport, offline=offline, color_scheme=scheme)
+        self._context = started.new_context(viewport=viewport, offline=offline, color_scheme=scheme, **options)
         self.tab = self._context.new_page()
         self.wrong: list[str] = []
         self.tab.on("console", lambda message: self.wrong.append(f"{message.type}: {message.text}"))
@@ -52,8 +54,13 @@ class Visit:
         self.tab.on("dialog", lambda dialog: self.wrong.append(f"dialog: {dialog.message}"))
 
     def open(self, url: str) -> None:
-        """Go to a page."""
+        """Go to a page, and wait until it has loaded."""
         self.tab.goto(url)
+
+    def follow(self, link: Any) -> None:
+        """Click a link, and wait until its page has loaded: whoever leaves a page earlier cancels its requests."""
+        with self.tab.expect_navigation():
+            link.click()
 
     def overflow(self) -> int:
         """By how many pixels the page is wider than the window."""

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.jobs.source_parts import hold_source
+from spark_jobs.lifecycle.source_parts import hold_source
 from spark_jobs.sources import create_environment, find_source
 from spark_jobs.storage.coordination.audit_notes import note_audit
 from spark_jobs.storage.lakes.spark_lake import SparkLake

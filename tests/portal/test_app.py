@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from spark_jobs.config import PORTAL_PREFIX, Settings
+from spark_jobs.portal.assets import ASSETS
+from spark_jobs.server.airflow_parts import LOGIN_COOKIE
 from tests.jobs.harness import write_source
 
 RUN = "backfill__2013-01-08T00:00:00+00:00"
@@ -52,11 +54,15 @@ def ask(airflow: Any, home: Settings) -> Iterator[Any]:
     outer.mount(PORTAL_PREFIX, portal_app(home))
     with TestClient(outer, follow_redirects=False) as client:
 
-        def answer(page: str, role: str | None) -> Any:
+        def answer(page: str, role: str | None, by: str = "header") -> Any:
             headers = {}
             if role is not None:
-                user = SimpleAuthManagerUser(username="somebody", role=role or None)
-                headers["Authorization"] = f"Bearer {airflow.generate_jwt(user)}"
+                token = airflow.generate_jwt(SimpleAuthManagerUser(username="somebody", role=role or None))
+                login = {
+                    "header": ("Authorization", f"Bearer {token}"),
+                    "cookie": ("Cookie", f"{LOGIN_COOKIE}={token}"),
+                }
+                headers = dict([login[by]])
             return client.get(f"{PORTAL_PREFIX}/{page}", headers=headers)
 
         yield answer
@@ -78,6 +84,18 @@ def test_a_viewer_reads_pages_and_data_docs(ask: Any) -> None:
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["content-security-policy"] == "frame-ancestors 'self'"
     assert "the docs" in ask("docs/index.html", "viewer").text
+
+
+def test_the_cookie_of_a_one_time_link_is_a_login(ask: Any) -> None:
+    assert "meters" in ask("index.html", "admin", by="cookie").text
+    assert "meters" not in ask("index.html", "", by="cookie").text
+
+
+def test_styles_scripts_and_licences_need_no_login(ask: Any) -> None:
+    for name, file in ASSETS.items():
+        answer = ask(name, None)
+        assert answer.content == file.read_bytes()
+        assert answer.headers["content-type"].partition(";")[0] in ("text/css", "text/javascript", "text/plain")
 
 
 def test_who_may_read_no_dag_sees_no_source(ask: Any) -> None:
@@ -122,7 +140,7 @@ def test_airflow_finds_the_portal_and_its_links(home: Settings) -> None:
     places = {view["destination"]: view["href"] for view in TidemarkPlugin.external_views}
     assert {*places} == {"nav", "dag", "dag_run", "task", "task_instance"}
     of_run = (
-        places["dag_run"]
+        str(places["dag_run"])
         .replace("{DAG_ID}", "meters")
         .replace("{RUN_ID}", "backfill__2013-01-08T00%3A00%3A00%2B00%3A00")
     )

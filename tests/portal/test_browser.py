@@ -39,13 +39,13 @@ def test_every_page_opens_quietly_fits_and_is_accessible(
 def test_a_failing_row_is_found_by_clicking_from_the_first_page(site: Path, started: Any) -> None:
     visit = Visit(started, SIZES[0])
     visit.open((site / "index.html").as_uri())
-    visit.tab.get_by_role("link", name="the last run failed at silver: total_is_small").click()
+    visit.follow(visit.tab.get_by_role("link", name="the last run failed at silver: total_is_small"))
     rows = visit.tab.get_by_role("region", name="Failing rows of total_is_small").get_by_role("row")
     assert EVIL in rows.nth(1).inner_text()
     visit.open((site / "index.html").as_uri())
-    visit.tab.get_by_role("link", name="1 record in quarantine").click()
+    visit.follow(visit.tab.get_by_role("link", name="1 record in quarantine"))
     assert visit.tab.get_by_text('"meter": 3').count()
-    visit.tab.get_by_role("link", name="test-1-1").first.click()
+    visit.follow(visit.tab.get_by_role("link", name="test-1-1").first)
     assert visit.tab.get_by_role("heading", name="Run test-1-1").count() == 1
     assert visit.wrong == []
 
@@ -53,12 +53,12 @@ def test_a_failing_row_is_found_by_clicking_from_the_first_page(site: Path, star
 def test_from_a_mart_to_the_file_each_step_is_a_link(site: Path, started: Any) -> None:
     visit = Visit(started, SIZES[1])
     visit.open((site / "index.html").as_uri())
-    visit.tab.get_by_role("link", name="Marts").click()
-    visit.tab.get_by_role("link", name="meter_hours").click()
-    visit.tab.get_by_role("link", name="why").first.click()
+    visit.follow(visit.tab.get_by_role("link", name="Marts"))
+    visit.follow(visit.tab.get_by_role("link", name="meter_hours"))
+    visit.follow(visit.tab.get_by_role("link", name="why").first)
     files = visit.tab.get_by_role("region", name="Deltas").get_by_role("rowheader").get_by_role("link")
     shown = files.first.inner_text()
-    files.first.click()
+    visit.follow(files.first)
     landed = visit.tab.get_by_role("region", name="Files").get_by_role("rowheader").all_inner_texts()
     assert shown in landed
     assert visit.wrong == []
@@ -67,7 +67,7 @@ def test_from_a_mart_to_the_file_each_step_is_a_link(site: Path, started: Any) -
 def test_a_run_leads_to_its_data_docs(site: Path, started: Any) -> None:
     visit = Visit(started, SIZES[0])
     visit.open((site / "runs" / "meters" / "test-0-0.html").as_uri())
-    visit.tab.get_by_role("link", name="bronze", exact=True).click()
+    visit.follow(visit.tab.get_by_role("link", name="bronze", exact=True))
     assert "/docs/validations/bronze/test-0-0/" in visit.tab.url
-    assert visit.tab.get_by_text("No row id comes twice").first.is_visible()
+    assert visit.tab.get_by_text("No landing adds a row id twice").first.is_visible()
     assert visit.wrong == []

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.gates import GateFailed
 from spark_jobs.jobs.request import Request
-from spark_jobs.jobs.stage import run_stage
 from spark_jobs.model import STAGES
 from spark_jobs.portal.overview import SourceFacts, source_page
 from spark_jobs.portal.pages import Portal
-from tests.empty_lake import empty
-from tests.jobs.harness import DAY, SOURCE, START, Reading, write_lines, write_source
-
-pytestmark = pytest.mark.spark
+from tests.jobs.harness import DAY, SOURCE, START, Reading, Session, run_one, write_lines, write_source
+from tests.support.file_session import FileSession
 
 CHECKS = """
 checks:
@@ -33,31 +29,27 @@ NIGHT = 24 * 60
 
 
 @pytest.fixture(scope="module")
-def home(spark: SparkSession, spark_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def home(spark_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     folder = tmp_path_factory.mktemp("home")
-    home = write_source(
-        spark_settings.model_copy(update={"home": folder, "landing": folder / "landing"}), SOURCE + CHECKS
-    )
-    empty(spark)
-    yield home
-    empty(spark)
+    settings = spark_settings.model_copy(update={"home": folder, "landing": folder / "landing"})
+    return write_source(settings, SOURCE + CHECKS)
 
 
 def land(home: Settings, drop: int, load: int, meter: str = "a") -> None:
     write_lines(home, drop, [Reading(drop, drop * NIGHT + 10, meter, load).line()])
 
 
-def run(spark: SparkSession, home: Settings, drop: int, run_id: str, *, fails: bool = False, **options: object) -> None:
+def run(session: Session, home: Settings, drop: int, run_id: str, *, fails: bool = False, **options: object) -> None:
     """All stages of a run of one drop."""
     lo = START + drop * DAY
     for stage in STAGES:
         request = Request(pass_gap=True, **options)  # type: ignore[arg-type]
-        given = {"source": "meters", "lo": lo, "hi": lo + DAY, "run_id": run_id}
+        given: dict[str, Any] = {"source": "meters", "lo": lo, "hi": lo + DAY, "run_id": run_id}
         if fails:
             with pytest.raises(GateFailed):
-                run_stage(stage, **given, settings=home, spark=spark, request=request)
+                run_one(session, stage, **given, settings=home, request=request)
             return
-        run_stage(stage, **given, settings=home, spark=spark, request=request)
+        run_one(session, stage, **given, settings=home, request=request)
 
 
 def facts(home: Settings) -> SourceFacts:
@@ -75,50 +67,52 @@ def stands(home: Settings, drop: int) -> tuple[str, str, str | None]:
 
 
 def test_the_calendar_follows_what_is_published_and_the_last_run_over_each_drop(
-    spark: SparkSession, home: Settings
+    file_lake: FileSession, home: Settings
 ) -> None:
     land(home, 0, 1)
-    run(spark, home, 0, "clean")
+    run(file_lake, home, 0, "clean")
     assert stands(home, 0)[0] == "ok"
 
     with pytest.raises(ParameterError):
-        run(spark, home, 0, "mistyped", only_file="meters/2024-01-01/nothing.ndjson")
+        run(file_lake, home, 0, "mistyped", only_file="meters/2024-01-01/nothing.ndjson")
     assert stands(home, 0)[::2] == ("ok", "clean"), "what was refused changed nothing"
     (words,) = [each.words for each in facts(home).concerns if "the last run" in each.words]
     assert "refused (parameter): nothing was changed" in words
-    assert facts(home).last_run.state == "refused"
+    last_run = facts(home).last_run
+    assert last_run is not None
+    assert last_run.state == "refused"
     nothing = Portal(home, is_live=True).page("runs/meters/nothing-new.html")
     assert "Nothing is recorded of a run of this name" in nothing
 
     land(home, 1, 101)
-    run(spark, home, 1, "failing", fails=True)
+    run(file_lake, home, 1, "failing", fails=True)
     verdict, said, run_id = stands(home, 1)
     assert (verdict, run_id) == ("failed", "failing") and "the last run over it failed" in said
-    run(spark, home, 1, "let-pass", overrides={"load_low": BECAUSE})
+    run(file_lake, home, 1, "let-pass", overrides={"load_low": BECAUSE})
     verdict, said, run_id = stands(home, 1)
     assert (verdict, run_id) == ("overridden", "let-pass") and "let pass: load_low" in said
     assert stands(home, 0)[0] == "ok", "the others are as they were"
 
     land(home, 2, 102)
-    run(spark, home, 2, "broken", fails=True)
+    run(file_lake, home, 2, "broken", fails=True)
     land(home, 2, 2)
-    run(spark, home, 2, "mended")
+    run(file_lake, home, 2, "mended")
     assert stands(home, 2)[::2] == ("ok", "mended")
 
     land(home, 3, 3, meter="unknown")
-    run(spark, home, 3, "warning")
+    run(file_lake, home, 3, "warning")
     verdict, said, _ = stands(home, 3)
     assert verdict == "warned" and "warned of by meter_known" in said
 
     land(home, 2, 103)
-    run(spark, home, 2, "broken-again", fails=True)
+    run(file_lake, home, 2, "broken-again", fails=True)
     assert stands(home, 2)[::2] == ("failed", "broken-again"), "what landed anew is not published"
 
     _shows_what_was_let_pass(home)
     land(home, 2, 2)
     land(home, 1, 4)
-    run(spark, home, 2, "mended-again")
-    run(spark, home, 1, "corrected")
+    run(file_lake, home, 2, "mended-again")
+    run(file_lake, home, 1, "corrected")
     assert stands(home, 1)[::2] == ("ok", "corrected")
     assert facts(home).overrides() == [], "nothing counts any more of what was let pass"
     assert BECAUSE.partition("<")[0] not in Portal(home, is_live=True).page("sources/meters.html")

@@ -43,9 +43,12 @@ def test_only_new_files_are_opened_and_those_that_went_are_gone(
 ) -> None:
     lake, opened = HeldLake(tmp_path), []
     whole = HeldLake._file
-    monkeypatch.setattr(
-        HeldLake, "_file", lambda self, root, path, *rest: opened.append(path) or whole(self, root, path, *rest)
-    )
+
+    def noted(self: HeldLake, root: Any, path: Any, *rest: Any) -> Any:
+        opened.append(path)
+        return whole(self, root, path, *rest)
+
+    monkeypatch.setattr(HeldLake, "_file", noted)
     for token in range(4):
         write(lake, ("a", token))
         assert tokens(lake, "a") == [*range(token + 1)]

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from spark_jobs.config import Settings
+from spark_jobs.portal.asking import PageMissing, VisibleSources
 from spark_jobs.portal.marts import Mart
-from spark_jobs.portal.pages import PageMissing, Portal, Scope
+from spark_jobs.portal.pages import Portal
 from tests.jobs.harness import SOURCE, write_source
 from tests.portal.conftest import append_row
 
@@ -70,8 +71,8 @@ def mart(home: Settings, name: str) -> Mart:
     return Portal(home, is_live=True).marts()[name]
 
 
-def seeing(*sources: str | None) -> Scope:
-    return Scope(lambda source: source in sources)
+def seeing(*sources: str | None) -> VisibleSources:
+    return VisibleSources(lambda source: source in sources)
 
 
 def seen(home: Settings, *sources: str | None) -> set[str]:

@@ -3,16 +3,20 @@ person looks for is found from the first page."""
 
 from __future__ import annotations
 
+import json
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
-from spark_jobs.portal.pages import PageMissing, Portal, Scope
+from spark_jobs.portal.asking import PageMissing, VisibleSources
+from spark_jobs.portal.pages import Portal
 from tests.portal.conftest import EVIL
 
 pytestmark = pytest.mark.spark
@@ -26,7 +30,9 @@ class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[str] = []
+        self.scripts: list[str] = []
         self.links: list[str] = []
+        self.ids: set[str | None] = set()
         self.texts: list[str] = []
         self._open: list[str] = []
         self.feed(text)
@@ -35,8 +41,11 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
+        self.ids |= {value for name, value in attrs if name == "id"}
         self.links += [value or "" for name, value in attrs if name in ("href", "src", "action")]
-        assert not [name for name, _ in attrs if name.startswith("on")]
+        assert not [name for name, _ in attrs if name.startswith("on") or name == "style"]
+        if tag == "script":
+            self.scripts += ["src" if name == "src" else str(value) for name, value in attrs if name in ("src", "type")]
         if tag not in VOID:
             self._open.append(tag)
 
@@ -63,21 +72,106 @@ def test_every_link_leads_to_a_page_and_nothing_is_fetched_from_elsewhere(site: 
     pages = pages_of(site)
     assert {"index.html", "glossary.html", "marts.html", "sources/meters.html", "runs/meters/test-0-0.html"} <= {*pages}
     for name, page in pages.items():
-        assert "script" not in page.tags
+        assert {*page.scripts} <= {"src", "application/json"}, name
         for link in page.links:
-            if link not in ("data:,", "#content"):
+            if link.startswith("#"):
+                assert link[1:] in page.ids, (name, link)
+            elif link != "data:,":
                 assert ":" not in link, (name, link)
-                assert (site / name).parent.joinpath(unquote(link)).exists(), (name, link)
+                path, _, anchor = unquote(link).partition("#")
+                assert (site / name).parent.joinpath(path).exists(), (name, link)
+                assert not anchor or (anchor in pages["glossary.html"].ids and path.endswith("glossary.html"))
 
 
-def test_a_source_plots_what_is_measured_of_its_drops(site: Path) -> None:
-    plots = re.findall(r'aria-label="([^"]+ per drop[^"]*)"', (site / "sources" / "meters.html").read_text())
-    told = {plot.partition(":")[0] for plot in plots}
-    assert {"Rows per drop", "Late rows per drop", "Rejected records per drop", "Bytes per drop"} <= told
-    assert any(name.startswith("Greatest delay per drop") for name in told)
-    (delay,) = [plot for plot in plots if plot.startswith("Greatest delay")]
+def charts_of(page: Path) -> dict[str, tuple[str, Any]]:
+    """The charts of a page: by kind and title, each with its summary and its data."""
+    pattern = (
+        r'<figcaption>([^<]*)</figcaption>.*?aria-label="([^"]*)".*?<script type="application/json" data-kind="(\w+)">'
+        r"(.*?)</script>"
+    )
+    found = re.findall(pattern, page.read_text(), re.DOTALL)
+    return {f"{kind}: {unescape(title)}": (unescape(words), json.loads(data)) for title, words, kind, data in found}
+
+
+def test_a_source_charts_what_is_measured_of_its_drops(site: Path) -> None:
+    charts = charts_of(site / "sources" / "meters.html")
+    words, came = charts["drops: What came, by drop"]
+    assert [(each["title"], each["unit"]) for each in came["series"]][:3] == [
+        ("Rows", "rows"),
+        ("Late rows", "rows"),
+        ("Rejected records", "records"),
+    ]
+    assert came["labels"] == ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
+    assert came["series"][1]["values"][:3] == [0, 1, None], "a late row counts once, a drop that never ran is a gap"
+    assert "Late rows per drop: 4 drops from 2024-01-01 to 2024-01-04, 1 rows, most 1 in 2024-01-02" in words
+    words, measured = charts["drops: What was measured, by drop"]
+    assert {each["unit"] for each in measured["series"]} >= {"bytes", "minutes"}
     # the row of 23:40 landed with the next day's drop
-    assert "most 20 in 2024-01-02" in delay
+    assert (
+        "Greatest delay, from event to the start of the drop per drop: " in words and "most 20 in 2024-01-02" in words
+    )
+
+
+def test_lateness_is_a_distribution_over_time(site: Path) -> None:
+    words, heat = charts_of(site / "sources" / "meters.html")["heat: How late rows were, by drop"]
+    assert heat["labels"] == ["2024-01-02"] and heat["cells"] == [[0, 0, 1]]
+    assert heat["classes"][0] == "up to 1 hour" and words.endswith("1 up to 1 hour rows")
+
+
+def test_a_run_charts_the_way_of_its_records(site: Path) -> None:
+    (of_run,) = [each for name, each in charts_of(site / "runs" / "meters" / "test-1-1.html").items() if "flow" in name]
+    words, flow = of_run
+    assert words == "1 file with 3 records: 2 rows, 1 record in quarantine, 0 duplicates"
+    counts = {node["label"]: node["count"] for node in flow["nodes"]}
+    assert counts["rows that count"] == 2 and counts["quarantine"] == 1 and counts["silver.shifts"] == 2
+    assert "marts.meter_hours" in counts
+    targets = {flow["nodes"][link["to"]]["href"] for link in flow["links"]} - {None}
+    assert "../../marts/meter_hours.html" in targets and "../../quarantine/meters.html" in targets
+
+
+def test_lineage_goes_from_files_to_marts(site: Path) -> None:
+    charts = charts_of(site / "marts" / "meter_hours.html")
+    _, flow = charts["flow: From files to marts.meter_hours"]
+    edges = {(flow["nodes"][link["from"]]["label"], flow["nodes"][link["to"]]["label"]) for link in flow["links"]}
+    assert {
+        ("meters/{date}/*", "bronze.meters_deltas"),
+        ("bronze.meters_deltas", "silver.hourly"),
+        ("silver.hourly", "marts.meter_hours"),
+    } <= edges
+
+
+def test_a_state_is_shown_over_event_time_as_it_was_known(home: Settings) -> None:
+    page = Portal(home, is_live=True).page("why/meters/meters/a.html")
+    known = re.findall(r'data-kind="known">(.*?)</script>', page, re.DOTALL)
+    readings, load = map(json.loads, known)
+    assert readings["title"] == "readings" and load["title"] == "load"
+    first, last = load["lines"][0], load["lines"][-1]
+    # the reading of 23:40 came with the second drop: at first the state of that time was not known to include it
+    assert (first["values"][-1], last["values"][-1]) == (8, 11)
+
+
+def test_a_window_is_shown_as_steps_with_their_causes(home: Settings) -> None:
+    page = Portal(home, is_live=True).page(
+        "why/meters/shifts.html", {"meter": ["a"], "window_start": ["2024-01-01T23:30:00Z"]}
+    )
+    (steps,) = map(json.loads, re.findall(r'data-kind="steps">(.*?)</script>', page, re.DOTALL))
+    assert {each["title"]: each["values"] for each in steps["series"]} == {"n": [1, 2, 2], "total": [1, 4, 4]}
+    assert steps["notes"][1].startswith("revision 1: 1 came, meters/2024-01-02/")
+
+
+def test_late_rows_are_listed_once_with_their_lines(site: Path) -> None:
+    page = pages_of(site)["late/meters.html"]
+    assert "1 row of silver.late" in page.text
+    assert re.search(r"20 min .* a hourly: reemit meters/2024-01-02/.* 1 test-1-1", page.text), page.text
+    assert [link for link in page.links if "runs/meters/test-1-1.html" in link]
+
+
+def test_words_of_the_glossary_explain_themselves(site: Path) -> None:
+    page = (site / "sources" / "meters.html").read_text()
+    word = (
+        r'<a class="word" href="../glossary.html#seal" title="The seal is the visible time below which [^"]*">seal</a>'
+    )
+    assert re.search(word, page)
 
 
 def test_texts_of_the_data_stand_as_they_are(site: Path) -> None:
@@ -143,7 +237,7 @@ def test_a_run_tells_what_it_landed_checked_and_changed(site: Path) -> None:
 
 def test_who_may_not_see_a_source_sees_nothing_of_it(home: Settings) -> None:
     portal = Portal(home, is_live=True)
-    nobody = Scope(lambda _: False)
+    nobody = VisibleSources(lambda _: False)
     for name in ("index.html", "marts.html"):
         text = Page(portal.page(name, scope=nobody)).text
         assert "meters" not in text and "meter_hours" not in text
@@ -171,7 +265,7 @@ def test_who_may_not_see_a_source_sees_nothing_of_its_broken_file(home: Settings
     (tmp_path / "ships.yml").write_text("source: [")
     portal = Portal(home.model_copy(update={"sources": tmp_path}), is_live=True)
     assert "ships" in Page(portal.page("index.html")).text
-    text = Page(portal.page("index.html", scope=Scope(lambda name: name == "meters"))).text
+    text = Page(portal.page("index.html", scope=VisibleSources(lambda name: name == "meters"))).text
     assert "ships" not in text and "meters" in text
 
 
@@ -185,5 +279,6 @@ def test_the_report_is_one_file_that_links_to_nothing(home: Settings) -> None:
     portal = Portal(home, is_live=False)
     page = Page(portal.report(portal.sources()["meters"]))
     assert {*page.links} == {"data:,", "#content"}
+    assert page.scripts == []
     for heading in ("Drops", "Frontiers", "Quarantine", "Lateness", "Windows", "Chains", "Runs"):
         assert heading in page.text

@@ -9,8 +9,8 @@ LONG = list(range(80_000))
 
 
 def test_of_a_long_list_the_first_elements_are_shown_and_how_many_more_there_are() -> None:
-    expected = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 79,990 more]"
-    assert values.shown(LONG) == output.shown(LONG, output.ELEMENTS) == expected
-    assert values.shown(LONG[:10]) == output.shown(LONG[:10], output.ELEMENTS) == str(LONG[:10])
-    assert output.shown(LONG) == str(LONG)
+    assert values.shown(LONG) == "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 79,990 more]"
+    assert output.short_text(LONG) == "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 80,000 elements in all]"
+    assert values.shown(LONG[:10]) == output.short_text(LONG[:10]) == str(LONG[:10])
+    assert output.text_of(LONG) == str(LONG)
     assert values.shown({"a": LONG[:11]}) == f'{{"a": {LONG[:11]}}}'

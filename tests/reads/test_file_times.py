@@ -10,16 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from spark_jobs.engine.deltas import EntityState, Status
+from spark_jobs.engine.records import TEXT, ColumnSpec
+from spark_jobs.engine.twins.record_values import Broken, read_value
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.deltas.ops import Status
-from spark_jobs.kernels.deltas.states import EntityState
-from spark_jobs.kernels.records import ColumnSpec
-from spark_jobs.kernels.records.naive_values import Broken, read_value
-from spark_jobs.kernels.records.tokens import TEXT
 from spark_jobs.reads.file_times import written_time
 from spark_jobs.reads.state_reads import RollbackNotExpressible, _Rows
 from spark_jobs.sources import load_source
-from spark_jobs.sources.columns import Column
+from spark_jobs.sources.columns import DeclaredColumn
 from spark_jobs.storage.descriptions.times import micros
 
 FORMATS = ["iso", "epoch_s", "epoch_ms", "epoch_us", "epoch_ns", "%d.%m.%Y %H:%M", "%Y%m%d %H:%M:%S%z", "%Y-%m-%d %H"]
@@ -40,7 +38,7 @@ def test_what_is_written_is_read_as_that_instant(
     kind: Any, zone: str, form: str, second: int, unit: int, dst: Any
 ) -> None:
     time_us = second // unit * unit * 1_000_000
-    column = Column(type=kind, format=form, timezone=zone, dst=dst)
+    column = DeclaredColumn(type=kind, format=form, timezone=zone, dst=dst)
     spec = ColumnSpec("at", "at", kind, ("",), (form,), zone, dst)
     written = written_time(column, time_us)
     if written is not None:
@@ -51,8 +49,8 @@ def test_what_is_written_is_read_as_that_instant(
 
 
 def test_a_clocks_hour_that_comes_twice_is_written_only_where_reading_chooses_it() -> None:
-    def berlin(dst: Any) -> Column:
-        return Column(type="timestamp", format="%Y-%m-%d %H:%M", timezone="Europe/Berlin", dst=dst)
+    def berlin(dst: Any) -> DeclaredColumn:
+        return DeclaredColumn(type="timestamp", format="%Y-%m-%d %H:%M", timezone="Europe/Berlin", dst=dst)
 
     first, second = TWICE * 1_000_000, (TWICE + 3600) * 1_000_000
     assert [written_time(berlin("refuse"), t) for t in (first, second)] == [None, None]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.kernels.deltas.ops import Status
-from spark_jobs.kernels.deltas.states import EntityState
+from spark_jobs.engine.deltas import EntityState, Status
 from spark_jobs.reads.state_reads import _Rows
 from spark_jobs.sources import load_source
 

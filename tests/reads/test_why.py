@@ -75,16 +75,16 @@ def test_a_key_that_fits_no_row_is_refused_before_spark_reads(flights: Source, g
     ],
 )
 def test_values_of_a_key_are_of_their_columns_type(type_: str, good: str, bad: list[str]) -> None:
-    assert row_keys._checked("k", good, type_) == good
+    assert row_keys._as_spark_reads("k", good, type_) == good
     for text in bad:
         with pytest.raises(ParameterError, match=" as k, found "):
-            row_keys._checked("k", text, type_)
+            row_keys._as_spark_reads("k", text, type_)
 
 
 def test_causes_are_told_only_of_times_that_are_told_apart() -> None:
     since, after = datetime(2013, 1, 5, tzinfo=UTC), datetime(2013, 1, 5, 0, 0, 0, 1, tzinfo=UTC)
     causes = [{"time": "a change", "update_time": t, "update_row_id": i} for i, t in enumerate((since, after))]
-    assert list(asked._told_apart(causes, since)) == [("a change", {"time": after, "row_id": 1})]
+    assert list(asked._causes_after_since(causes, since)) == [("a change", {"time": after, "row_id": 1})]
 
 
 def test_deltas_that_stand_keep_the_sign_of_their_zeros() -> None:
@@ -103,7 +103,7 @@ def test_deltas_that_stand_keep_the_sign_of_their_zeros() -> None:
             update(4, 2.0, -1, 7),
         ],
     ]
-    standing = [(row["row_id"], str(row["load"]), row["token"]) for row in asked._standing(updates)]
+    standing = [(row["row_id"], str(row["load"]), row["token"]) for row in asked._net_deltas(updates)]
     assert standing == [(1, "-0.0", 3), (2, "nan", 6), (4, "1.0", 7)]
 
 

@@ -1,4 +1,4 @@
-"""The ops of kind `arrangement`, each a thin call of `spark_jobs.trace` or `spark_jobs.kernels.arrangement`."""
+"""The ops of kind `arrangement`, each a thin call of `spark_jobs.trace` or `spark_jobs.engine.arrangement`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from spark_jobs.errors import TidemarkError
-from spark_jobs.kernels.arrangement import (
+from spark_jobs.engine.arrangement import (
     ArrangementState,
     CompactionRequest,
     CompactionResponse,
@@ -19,11 +18,11 @@ from spark_jobs.kernels.arrangement import (
     StoredBatch,
     TraceBatch,
     UnsealedBatch,
-    check_meta,
     check_trace_batch,
-    check_unsealed_batch,
 )
-from spark_jobs.kernels.consolidate import DIFF, TIME
+from spark_jobs.engine.arrangement.checks import check_meta, check_unsealed_batch
+from spark_jobs.engine.updates import DIFF, TIME
+from spark_jobs.errors import TidemarkError
 from spark_jobs.model import Frontier
 from spark_jobs.trace import (
     Arrangement,

@@ -1,14 +1,14 @@
-"""The ops of kind `chunks`, each a thin call of `spark_jobs.chunks` or `spark_jobs.kernels.chunks`."""
+"""The ops of kind `chunks`, each a thin call of `spark_jobs.engine.spark.chunks` or `spark_jobs.engine.chunks`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-from spark_jobs.chunks import BatcherConfig, Chunk, ChunkBatcher, ChunkStore, GcOptions, Row, StoreConfig
-from spark_jobs.kernels.chunks.merge import concat
-from spark_jobs.kernels.chunks.query import chunk_latest_at, chunk_range, dedupe_latest
-from spark_jobs.kernels.chunks.split import split_chunk
+from spark_jobs.engine.chunks import BatcherConfig, Chunk, ChunkBatcher, ChunkStore, GcOptions, Row, StoreConfig
+from spark_jobs.engine.chunks.merge import concat
+from spark_jobs.engine.chunks.query import chunk_latest_at, chunk_range, dedupe_latest
+from spark_jobs.engine.chunks.split import split_chunk
 from tests.replaying.protocol import Json, UnknownOp
 
 
@@ -93,7 +93,7 @@ class Player:
         target: Json,
         protect_latest: int = 0,
         protected_time_ranges: Json = None,
-        protected_chunks: Sequence[str] = (),
+        protected_chunks: Json = (),
         furthest_from: Json = None,
     ) -> Json:
         amount = {} if target == "everything" else {_GC_TARGETS[name]: value for name, value in target.items()}

@@ -1,4 +1,4 @@
-"""The ops of kind `corrections`, each a thin call of `spark_jobs.corrections` or `spark_jobs.kernels.corrections`."""
+"""The ops of kind `corrections`, each a thin call of `spark_jobs.engine.corrections`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from operator import add
 
 import numpy as np
 
-from spark_jobs.corrections import CorrectionBuffer
-from spark_jobs.kernels.corrections.bucket_chain import BucketChain
-from spark_jobs.kernels.corrections.buffer import CHAIN_PROPORTIONALITY
-from spark_jobs.kernels.corrections.chains import (
+from spark_jobs.engine.corrections import CorrectionBuffer, Updates
+from spark_jobs.engine.corrections.bucket_chain import BucketChain
+from spark_jobs.engine.corrections.buffer import CHAIN_PROPORTIONALITY
+from spark_jobs.engine.corrections.chains import (
     Chain,
     ChainList,
     Ledger,
@@ -18,7 +18,6 @@ from spark_jobs.kernels.corrections.chains import (
     satisfies_chain_invariant,
     updates_of,
 )
-from spark_jobs.kernels.corrections.columns import Updates
 from spark_jobs.model import Frontier
 from tests.replaying.protocol import Json, UnknownOp
 
@@ -95,35 +94,40 @@ class Player:
         self._insert_times(buckets, times)
         self._buckets = buckets
 
+    @property
+    def _made_buckets(self) -> BucketChain[ChainList]:
+        assert self._buckets is not None, "a case makes the chain first"
+        return self._buckets
+
     def op_bucket_insert(self, times: Json) -> None:
-        self._insert_times(self._buckets, times)
+        self._insert_times(self._made_buckets, times)
 
     def op_bucket_restore(self, fuel: int) -> int:
-        return self._buckets.restore(fuel)
+        return self._made_buckets.restore(fuel)
 
     def op_bucket_peel(self, frontier: Json) -> Json:
-        contents = self._buckets.peel(Frontier.from_json(frontier))
+        contents = self._made_buckets.peel(Frontier.from_json(frontier))
         times = np.sort(updates_of(chain for content in contents for chain in content.chains).times)
         if times.size and (np.diff(times) == 1).all():
             return {"range": [int(times[0]), int(times[-1]) + 1]}
         return times.tolist()
 
     def op_bucket_layout(self) -> Json:
-        return [list(bucket) for bucket in self._buckets.layout()]
+        return [list(bucket) for bucket in self._made_buckets.layout()]
 
     def op_bucket_lower(self) -> int | None:
-        return self._buckets.lower()
+        return self._made_buckets.lower()
 
     def op_bucket_range_of(self, time: int) -> Json:
-        bits_above = [(offset, bits) for offset, bits in self._buckets.layout() if offset <= time]
+        bits_above = [(offset, bits) for offset, bits in self._made_buckets.layout() if offset <= time]
         if not bits_above:
             return None
         offset, bits = bits_above[-1]
         end = offset + (1 << bits)
-        return [offset, None if end >> self._buckets.domain_bits else end]
+        return [offset, None if end >> self._made_buckets.domain_bits else end]
 
     def op_bucket_well_formed(self) -> bool:
-        return self._buckets.is_well_formed()
+        return self._made_buckets.is_well_formed()
 
     def _insert_times(self, buckets: BucketChain[ChainList], times: Json) -> None:
         if isinstance(times, dict):

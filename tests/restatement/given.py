@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.restatement.restater import Outcome, Restater, result_schema, row_schema, window_schema
-from spark_jobs.windows.worker import Given
+from spark_jobs.engine.spark.windows import Given
+from spark_jobs.restatement.restater import Restater, WorkerReport, result_schema, row_schema, window_schema
 
 
 def given_schema(definition: Definition, *, sliced: bool = False) -> pa.Schema:
@@ -18,7 +18,7 @@ def given_schema(definition: Definition, *, sliced: bool = False) -> pa.Schema:
     return pa.schema([("is_window", pa.bool_()), *{field.name: field for field in fields}.values()])
 
 
-def restate(worker: Restater, table: pa.Table, outcome: Outcome, *, rows_a_batch: int) -> pa.Table:
+def restate(worker: Restater, table: pa.Table, outcome: WorkerReport, *, rows_a_batch: int) -> pa.Table:
     """The corrections that the worker makes of the table, which comes in batches."""
     sliced = bool(worker.hot)
 

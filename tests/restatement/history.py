@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.kernels.arrangement import ArrangementState
-from spark_jobs.kernels.arrangement.batches import Description, TraceBatch
+from spark_jobs.engine.arrangement import ArrangementState, Description, TraceBatch
 from spark_jobs.model import Frontier
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source

@@ -1,4 +1,4 @@
-"""What published windows must say, in plain Python from design.md and semantics.md: loops over rows and windows.
+"""Published windows as they must be, in plain Python from their definitions: loops over rows and windows.
 
 It takes windows as a source file's YAML gives them (durations in microseconds), so that it shares no code with what
 reads source files.
@@ -13,9 +13,9 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from spark_jobs.kernels.windows import Cuts, Trigger
-from spark_jobs.kernels.windows import adaptive_naive as twin
-from spark_jobs.kernels.windows.naive import VALUE_AGGREGATES, edge, exact_sum, exact_variance, mean
+from spark_jobs.engine.twins import adaptive_windows as twin
+from spark_jobs.engine.twins.windows import VALUE_AGGREGATES, edge, exact_sum, exact_variance, mean
+from spark_jobs.engine.windows import Cuts, Trigger
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NEVER = -(2**63)
@@ -33,6 +33,12 @@ class Row:
     values: dict[str, Any] = field(default_factory=dict, hash=False)
     delta_id: str = ""
     entity: str = ""
+
+    @property
+    def at(self) -> int:
+        """The time of a row that has one."""
+        assert self.time is not None
+        return self.time
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ Content = dict[tuple[Any, ...], list[Row]]
 def _grids(spec: Spec, rows: Sequence[Row]) -> Content:
     content: Content = {}
     for row in rows:
-        windows = [w for w in grid(spec, row.time) if counts(spec, w[1], row.lo)]
+        windows = [w for w in grid(spec, row.at) if counts(spec, w[1], row.lo)]
         if not windows and spec.policy == "next_window":
             windows = grid(spec, row.lo)
         for start, end in windows:
@@ -121,12 +127,12 @@ def _grids(spec: Spec, rows: Sequence[Row]) -> Content:
 
 def _sliding(spec: Spec, rows: Sequence[Row]) -> Content:
     size = spec.lengths["size"]
-    starts = {(r.key, r.time - size) for r in rows if counts(spec, r.time, r.lo)}
-    starts |= {(r.key, r.time + 1) for r in rows if counts(spec, r.time + size, r.lo)}
+    starts = {(r.key, r.at - size) for r in rows if counts(spec, r.at, r.lo)}
+    starts |= {(r.key, r.at + 1) for r in rows if counts(spec, r.at + size, r.lo)}
     content: Content = {}
     for key, start in starts:
         end = start + size
-        held = [r for r in rows if r.key == key and start <= r.time <= end and counts(spec, end, r.lo)]
+        held = [r for r in rows if r.key == key and start <= r.at <= end and counts(spec, end, r.lo)]
         if held:
             content[key, start, end] = held
     return content
@@ -137,8 +143,8 @@ def _sessions(spec: Spec, rows: Sequence[Row]) -> Content:
     content: Content = {}
     for key in {r.key for r in rows}:
         pieces: list[list[Row]] = []
-        for row in sorted((r for r in rows if r.key == key and counts(spec, r.time + gap, r.lo)), key=lambda r: r.time):
-            if pieces and row.time - pieces[-1][-1].time <= gap:
+        for row in sorted((r for r in rows if r.key == key and counts(spec, r.at + gap, r.lo)), key=lambda r: r.at):
+            if pieces and row.at - pieces[-1][-1].at <= gap:
                 pieces[-1].append(row)
             else:
                 pieces.append([row])
@@ -163,8 +169,8 @@ def _outputs(spec: Spec, held: Sequence[Row]) -> dict[str, Any]:
 
 def placed(spec: Spec, row: Row) -> int:
     """Where the row counts: at its own time, or at the start of its drop."""
-    moves = spec.policy == "next_window" and not any(counts(spec, end, row.lo) for _, end in grid(spec, row.time))
-    return row.lo if moves else row.time
+    moves = spec.policy == "next_window" and not any(counts(spec, end, row.lo) for _, end in grid(spec, row.at))
+    return row.lo if moves else row.at
 
 
 DECIMAL = (30, 4)
@@ -212,8 +218,8 @@ def _adaptive(spec: Spec, rows: Sequence[Row]) -> dict[tuple[Any, ...], dict[str
     for key in {r.key for r in rows}:
         # ties of time go by the delta's id
         own = sorted((r for r in rows if r.key == key), key=lambda r: (r.time, r.delta_id))
-        own = [r for r in own if counts(spec, (r.time // cuts.reset + 1) * cuts.reset, r.lo)]
-        deltas = [twin.Delta(r.time, place, size=row_bytes(r)) for place, r in enumerate(own)]
+        own = [r for r in own if counts(spec, (r.at // cuts.reset + 1) * cuts.reset, r.lo)]
+        deltas = [twin.NaiveAdaptiveRow(r.at, place, size=row_bytes(r)) for place, r in enumerate(own)]
         places: dict[int, int] = {}
         for window in twin.adaptive(deltas, cuts):
             held = [own[d.delta] for d in window.deltas]

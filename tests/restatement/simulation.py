@@ -13,12 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.kernels.accounts import Account
-from spark_jobs.kernels.windows import Sessions
-from spark_jobs.kernels.windows.slices import SLICE_COLUMN, SLICES, Halo, HotKey, cells_of, copied
+from spark_jobs.engine.spark.windows import METRICS
+from spark_jobs.engine.windows import SLICE_COLUMN, SLICES, Account, HotKey, Sessions, copied
+from spark_jobs.engine.windows.slices import Halo, cells_of
 from spark_jobs.restatement.reach import ranges_near
-from spark_jobs.restatement.restater import Outcome, Restater
-from spark_jobs.windows.worker import METRICS
+from spark_jobs.restatement.restater import Restater, WorkerReport
 from tests.restatement.given import given_schema, restate
 from tests.restatement.oracle import Row
 
@@ -73,7 +72,7 @@ class Simulation:
         table = pa.Table.from_pylist(given, schema=given_schema(self.definition, sliced=bool(hot)))
         sizes = {"max_bytes": self.max_bytes, "most_rows": self.most_rows}
         worker = Restater(self.definition, self.runs, everything, expired, keys, **sizes)
-        outcome = Outcome()
+        outcome = WorkerReport()
         made = restate(worker, table, outcome, rows_a_batch=BATCH).to_pylist()
         self.memory = {name: getattr(outcome.memory, name) for name in METRICS}
         self.runs += 1
@@ -87,7 +86,7 @@ class Simulation:
         found = {}
         for window in self.windows:
             key = tuple(window[f"k_{k}"] for k in self.definition.key)
-            identity = (key, window["window_start"], window["window_end"])
+            identity: tuple[Any, ...] = (key, window["window_start"], window["window_end"])
             own = {name: window[name] for name in self.definition.own_columns}
             if own:
                 identity = (*identity, own.pop("window_id"))
@@ -129,7 +128,8 @@ class Simulation:
         """The keys that are cut into slices, and how."""
         if self.rows_a_slice is None:
             return {}
-        kind, hot = self.definition.kind, {}
+        kind = self.definition.kind
+        hot: dict[Key, HotKey] = {}
         times: dict[Key, list[int]] = {}
         for update in updates:
             times.setdefault(update.row.key, []).append(self._times(update.row)[0])

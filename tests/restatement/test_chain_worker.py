@@ -12,24 +12,33 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.checkpoints.frames import BUCKET, PLACE, columns_needed
-from spark_jobs.checkpoints.versions import VersionsAt
-from spark_jobs.kernels.deltas.asking import states_for
-from spark_jobs.kernels.deltas.cutting import CompactionPolicy
-from spark_jobs.kernels.deltas.frontiers import LATEST, UNMOVED, Frontiers
-from spark_jobs.kernels.deltas.ops import Status
-from spark_jobs.kernels.deltas.packing import unpack
-from spark_jobs.kernels.deltas.sizes import bytes_of
-from spark_jobs.kernels.deltas.states import NO_DELTA
-from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
-from spark_jobs.kernels.deltas.traffic import Traffic, entity_class
+from spark_jobs.engine.deltas import (
+    LATEST,
+    NO_DELTA,
+    UNMOVED,
+    Adaptive,
+    CompactionPolicy,
+    Frontiers,
+    FullMerge,
+    Status,
+    Strategy,
+    TieredMerge,
+    TimeBoundary,
+    Traffic,
+    bytes_of,
+    entity_class,
+    states_for,
+    unpack,
+)
+from spark_jobs.engine.spark.checkpoints import BUCKET, PLACE, columns_needed
+from spark_jobs.engine.spark.checkpoints.versions import VersionsAt
 from spark_jobs.restatement import chain_worker
 from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART, STATE_PART
 from spark_jobs.restatement.chain_worker import TYPED, ChainWorker
 from spark_jobs.restatement.chains import chain_schema
 from spark_jobs.storage.descriptions.chain_tables import CHAINS, COMPACTION, METRICS
 from tests.effort import tries
-from tests.kernels.test_deltas_segments import COLUMNS, ENTITIES, MEANINGS, SCHEMA, Row, replayed, same_bits, updates
+from tests.engine.test_deltas_segments import COLUMNS, ENTITIES, MEANINGS, SCHEMA, Row, replayed, same_bits, updates
 
 STRATEGIES: list[Strategy] = [FullMerge(), TieredMerge(2), TimeBoundary(2)]
 IDENTITY = ("part", "entity", "start_time", "start_row", "known_from")
@@ -182,7 +191,15 @@ class Published:
 
 def test_a_segment_that_is_written_alone_ends_where_the_next_one_starts() -> None:
     """A row that went and comes back at one visible time changes what its segment holds, and nothing behind it."""
-    first = {"entity": "a", "x": None, "y": None, "gone": True, "op": "create", "indices": [], "values": [1.0, 1.0]}
+    first: Row = {
+        "entity": "a",
+        "x": None,
+        "y": None,
+        "gone": True,
+        "op": "create",
+        "indices": [],
+        "values": [1.0, 1.0],
+    }
     first |= {"scalar": 0.5, "id": "d1", "parent": None, "event_time": 0, "row_id": 1, "time": 0, "diff": 1}
     second = {**first, "event_time": 1, "row_id": 2, "id": "d2", "time": 1}
     published = Published("operations", CompactionPolicy(FullMerge(), delta_threshold=1))
@@ -295,7 +312,7 @@ def test_another_policy_for_every_run_and_retention_between_them_change_no_answe
 def families(draw: st.DrawFn) -> list[Row]:
     """Rows that land when they happen or a little later. Most declare a row that happened before, which may land after
     them; some are taken back."""
-    base = {"x": None, "y": None, "gone": False, "indices": [], "scalar": 0.5, "sequence": "0"}
+    base: Row = {"x": None, "y": None, "gone": False, "indices": [], "scalar": 0.5, "sequence": "0"}
     rows: list[Row] = []
     for row_id in range(draw(st.integers(6, 15))):
         entity, event_time = draw(st.sampled_from("aab")), max(0, row_id - draw(st.integers(0, 2)))
@@ -341,7 +358,7 @@ def test_a_child_that_landed_before_its_parent_went_is_judged_as_before(rows: li
 
 
 def test_a_child_is_refused_as_of_a_time_at_which_its_parent_had_not_landed_yet() -> None:
-    base = {"entity": "a", "x": None, "y": None, "gone": False, "indices": [], "scalar": 0.5, "sequence": "0"}
+    base: Row = {"entity": "a", "x": None, "y": None, "gone": False, "indices": [], "scalar": 0.5, "sequence": "0"}
     create = {**base, "op": "dense", "values": [1.0, 1.0], "event_time": 0, "row_id": 0, "id": "d0", "parent": None}
     parent = {**base, "op": "offset", "values": [], "event_time": 1, "row_id": 1, "id": "d1", "parent": None}
     child = {**parent, "event_time": 2, "row_id": 2, "id": "d2", "parent": "d1"}

@@ -15,7 +15,7 @@ from spark_jobs import exchange as module
 from spark_jobs import memory
 from spark_jobs.config import Settings
 from spark_jobs.exchange import Block, Labelled, answers, exchange, is_for_here, tasks_for
-from spark_jobs.failures import explained
+from spark_jobs.failures import explain
 from spark_jobs.threads import THREADS
 
 TASKS = 3
@@ -70,8 +70,8 @@ def test_rows_are_dealt_by_their_bytes_where_they_are_wide() -> None:
 def test_blocks_are_sent_once_they_have_enough_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BLOCK_BYTES", 100)
     wide = [Block(0, "", pa.table({"text": ["x" * 60]})) for _ in range(6)]
-    sent = [*module._gathered(iter(wide))]
-    assert [module.decoded(batch.column("payload")[0]).num_rows for batch in sent] == [2, 2, 2]
+    sent = [*module._gather(iter(wide))]
+    assert [module.decode(batch.column("payload")[0]).num_rows for batch in sent] == [2, 2, 2]
 
 
 def without_room(task: int, blocks: Labelled) -> bytes:
@@ -85,7 +85,7 @@ def without_room(task: int, blocks: Labelled) -> bytes:
 def test_a_task_whose_rows_have_no_room_ends_by_name(spark: SparkSession, spark_settings: Settings, here: bool) -> None:
     with pytest.raises(Exception, match="memory_short: expected") as refused:
         exchange(spark, PIECES[:2], deal, TASKS, without_room, here=here)
-    assert explained(refused.value, spark_settings).code == "memory_short"
+    assert explain(refused.value, spark_settings).code == "memory_short"
     few = iter([("", pa.table({"n": [1]}))])
     assert [*memory.with_room(few, itemgetter(1))], "a few bytes are not worth a look"
     assert memory.bytes_left() > memory.LOOK_BYTES

@@ -10,8 +10,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.kernels.deltas.cutting import CompactionPolicy
-from spark_jobs.kernels.deltas.frontiers import Frontiers
+from spark_jobs.engine.deltas import CompactionPolicy, Frontiers
 from spark_jobs.restatement.chain_needs import Needs, touched_entities
 from spark_jobs.restatement.chain_stretches import SEGMENT_PART, STATE_PART
 from spark_jobs.restatement.chain_worker import oldest_age

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
+from spark_jobs.engine.restatement import CLOSING, LIVE, without_closed
 
 
 def _rows(*rows: tuple[str, int, str]) -> pa.Table:

@@ -10,17 +10,15 @@ from deltalake import WriterProperties, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.checkpoints.frames import columns_needed
-from spark_jobs.kernels.deltas.cutting import CompactionPolicy
-from spark_jobs.kernels.deltas.states import NO_DELTA
-from spark_jobs.kernels.deltas.strategies import TieredMerge
+from spark_jobs.engine.deltas import NO_DELTA, CompactionPolicy, TieredMerge
+from spark_jobs.engine.spark.checkpoints import columns_needed
 from spark_jobs.restatement.chain_stretches import SEGMENT_PART
 from spark_jobs.restatement.chains import PublishedFiles, chain_schema
 from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.delta.chain_files import DeltaLog
 from spark_jobs.storage.delta.places import TableHandle
 from tests.effort import tries
-from tests.kernels.test_deltas_segments import Row, updates
+from tests.engine.test_deltas_segments import Row, updates
 from tests.restatement.test_chain_worker import Published, as_a_set
 
 TIMES = ("known_from", "known_to")

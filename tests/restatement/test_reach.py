@@ -40,7 +40,7 @@ def publish_windows(spark: SparkSession, history: History) -> None:
     values = {
         "meter": F.col("c_meter"),
         "window_start": start,
-        "window_end": start + timedelta(hours=1),
+        "window_end": start + F.lit(timedelta(hours=1)),
         "n": F.lit(1),
         "known_from": start,
         "revision": F.lit(0),

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.restatement.restater import Outcome, Restater, filled
+from spark_jobs.engine.spark.windows import METRICS
+from spark_jobs.restatement.restater import Restater, WorkerReport, fill_columns
 from spark_jobs.sources import parse_source
-from spark_jobs.windows.worker import METRICS
 from tests.effort import tries
 from tests.restatement.given import given_schema, restate
 from tests.restatement.oracle import Row, Spec, expected
@@ -56,7 +56,7 @@ def row(hour: float, drop: int, number: int, key: str = "a") -> Row:
 @pytest.mark.slow
 def test_a_session_of_ten_days_is_one_session_that_a_late_row_joins_and_a_retraction_splits() -> None:
     simulation = Simulation(definition("session", gap="6 h"))
-    rows = {}
+    rows: dict[int, Row] = {}
     for day in range(10):
         # every six hours, but on the fifth day nothing lands: two sessions of days
         came = [row(24 * day + 6 * k, day, 100 * day + k) for k in range(4) if day != 5]
@@ -86,7 +86,7 @@ def test_a_hot_key_of_sessions_is_cut_at_breaks_also_where_a_retraction_parts_a_
     spec = Spec("session", {"gap": 2 * HOUR}, aggregates=[N])
     assert simulation.slices > 2
     assert simulation.published() == expected(spec, rows)
-    gone = [r for r in rows if (r.time - START) // HOUR % 24 == 4]
+    gone = [r for r in rows if (r.at - START) // HOUR % 24 == 4]
     rows = [r for r in rows if r not in gone]
     simulation.run([], gone)
     assert simulation.published() == expected(spec, rows)
@@ -129,12 +129,14 @@ def restated(
     given = rows
     for name, value in same.items():
         given = given.append_column(name, pa.array([value] * n))
-    tables = [filled(given, given_schema(found))]
+    tables = [fill_columns(given, given_schema(found))]
     if published is not None:
         renamed = published.rename_columns([{"meter": "k_meter", "n": "a_n"}.get(c, c) for c in published.column_names])
-        tables.append(filled(renamed.append_column("is_window", pa.array([True] * len(renamed))), given_schema(found)))
+        tables.append(
+            fill_columns(renamed.append_column("is_window", pa.array([True] * len(renamed))), given_schema(found))
+        )
     worker = Restater(found, known_from_us=diff + 5, everything=False, max_bytes=MiB)
-    outcome = Outcome()
+    outcome = WorkerReport()
     made = restate(worker, pa.concat_tables(tables), outcome, rows_a_batch=4096)
     return made, {name: getattr(outcome.memory, name) for name in METRICS}
 
@@ -168,9 +170,9 @@ def test_published_windows_that_fall_due_together_are_taken_back_a_part_at_a_tim
     made, _ = restated(of_many_rows(40_000, every=1))
     found = definition("session", gap="1 second")
     given = made.rename_columns([{"meter": "k_meter", "n": "a_n"}.get(c, c) for c in made.column_names])
-    given = filled(given.append_column("is_window", pa.array([True] * made.num_rows)), given_schema(found))
+    given = fill_columns(given.append_column("is_window", pa.array([True] * made.num_rows)), given_schema(found))
     worker = Restater(found, known_from_us=9, everything=False, expired_us=2**60, max_bytes=MiB)
-    outcome = Outcome()
+    outcome = WorkerReport()
     closed = restate(worker, given, outcome, rows_a_batch=4096)
     assert closed.num_rows == 40_000
     assert outcome.memory.peak_bytes <= MiB

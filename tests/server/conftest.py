@@ -52,7 +52,7 @@ def installation(free_ports: Callable[[int], list[int]]) -> Callable[[Path], Set
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory, installation) -> Iterator[Settings]:
+def served(tmp_path_factory: pytest.TempPathFactory, installation: Callable[[Path], Settings]) -> Iterator[Settings]:
     """A lake server with what a lake has: a table that is published, one that is not, a view and a function over it."""
     settings = installation(tmp_path_factory.mktemp("guard") / "home").model_copy(update=LIMITS)
     with pytest.MonkeyPatch.context() as patch:

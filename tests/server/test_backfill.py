@@ -16,8 +16,8 @@ from spark_jobs.server import backfill as backfills
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
 from spark_jobs.server.backfill import (
     BackfillFailed,
+    BackfillSlice,
     DagPaused,
-    Slice,
     SliceRun,
     carry_out,
     failed_drops,
@@ -28,7 +28,7 @@ from spark_jobs.server.backfill import (
 from spark_jobs.sources import Schedule, Source
 from tests.server.test_airflow_runs import supervised
 
-SLICES = [Slice("2015-01-01", "2015-01-02", 2, 20), Slice("2015-01-03", "2015-01-03", 1, 10)]
+SLICES = [BackfillSlice("2015-01-01", "2015-01-02", 2, 20), BackfillSlice("2015-01-03", "2015-01-03", 1, 10)]
 DAY_US = 86_400_000_000
 REFUSAL = "gate_failed: expected the checks of window to hold, found one that does not"
 
@@ -162,7 +162,8 @@ def test_after_a_failure_nothing_is_started_and_the_next_time_goes_on_there(sett
 
 
 def test_asked_to_stop_it_ends_after_the_present_run_and_goes_on_with_the_next(settings: Settings) -> None:
-    airflow, asked = Airflow(), []
+    asked: list[bool] = []
+    airflow = Airflow()
     done = run(settings, airflow, asked_to_stop=lambda: bool(asked), on_look=lambda _: asked.append(True))
     assert airflow.calls == [RUN_1]
     assert [each.state for each in done] == ["success", "waiting"]

@@ -28,16 +28,20 @@ def names(several: JavaObject) -> list[str]:
     ("registry", "allowed", "refused"),
     [("FunctionRegistry", "Allowed", "Refused"), ("TableFunctionRegistry", "AllowedTables", "RefusedTables")],
 )
-def test_each_function_is_decided(sql, lists, registry, allowed, refused):
+def test_each_function_is_decided(
+    sql: JavaObject, lists: JavaObject, registry: str, allowed: str, refused: str
+) -> None:
     found = getattr(sql.catalyst.analysis, registry).builtin().listFunction()
     known = sorted(line.split(".")[-1].strip("`") for line in names(found))
     assert known == sorted([*names(getattr(lists, allowed)()), *names(getattr(lists, refused)())])
 
 
 @pytest.mark.parametrize(("kind", "allowed"), [("json", "OptionsOfJson"), ("csv", "OptionsOfCsv")])
-def test_each_option_is_decided(spark, lists, kind, allowed):
+def test_each_option_is_decided(spark: SparkSession, lists: JavaObject, kind: str, allowed: str) -> None:
+    jvm = spark._jvm
+    assert jvm is not None
     options = (
-        spark._jvm.java.lang.Class.forName(f"org.apache.spark.sql.catalyst.{kind}.{kind.upper()}Options$")
+        jvm.java.lang.Class.forName(f"org.apache.spark.sql.catalyst.{kind}.{kind.upper()}Options$")
         .getField("MODULE$")
         .get(None)
     )

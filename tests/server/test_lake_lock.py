@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from spark_jobs.config import Settings
 from spark_jobs.server.errors import LakeBusy
 from spark_jobs.server.lake_lock import LakeLock, holder
 
@@ -25,15 +26,16 @@ time.sleep(60)
 """
 
 
-def started(settings, program: str) -> subprocess.Popen:
+def started(settings: Settings, program: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", program], env={**os.environ, **settings.environment()}, stdout=subprocess.PIPE, text=True
     )
+    assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process
 
 
-def test_a_second_writer_is_told_who_holds_the_lake(settings):
+def test_a_second_writer_is_told_who_holds_the_lake(settings: Settings) -> None:
     process = started(settings, HOLD)
     try:
         with pytest.raises(LakeBusy) as refusal:
@@ -41,13 +43,15 @@ def test_a_second_writer_is_told_who_holds_the_lake(settings):
         assert refusal.value.facts["pid"] == process.pid
         assert "LakeLock.acquire" in refusal.value.facts["command"]
         assert refusal.value.facts["since"].startswith("20")
-        assert holder(settings).pid == process.pid
+        found = holder(settings)
+        assert found is not None
+        assert found.pid == process.pid
     finally:
         process.kill()
         process.wait()
 
 
-def test_a_killed_holder_leaves_no_lock(settings):
+def test_a_killed_holder_leaves_no_lock(settings: Settings) -> None:
     process = started(settings, HOLD)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -55,20 +59,22 @@ def test_a_killed_holder_leaves_no_lock(settings):
     LakeLock.acquire(settings).release()
 
 
-def test_a_child_that_inherited_the_lock_keeps_it_when_the_launcher_is_gone(settings):
+def test_a_child_that_inherited_the_lock_keeps_it_when_the_launcher_is_gone(settings: Settings) -> None:
     lock = LakeLock.acquire(settings)
     child = subprocess.Popen(["sleep", "60"], pass_fds=(lock.descriptor,))
     lock.record(child.pid, "sleep")
     lock.release()
     try:
-        assert holder(settings).pid == child.pid
+        found = holder(settings)
+        assert found is not None
+        assert found.pid == child.pid
     finally:
         child.kill()
         child.wait()
     assert holder(settings) is None
 
 
-def test_asking_who_holds_the_lake_does_not_refuse_a_writer(settings):
+def test_asking_who_holds_the_lake_does_not_refuse_a_writer(settings: Settings) -> None:
     LakeLock.acquire(settings).release()
     asking = started(settings, HOLD.split("lock =", maxsplit=1)[0] + ASK)
     try:
@@ -88,6 +94,6 @@ while True:
 """
 
 
-def test_without_a_lake_nobody_holds_it(settings):
+def test_without_a_lake_nobody_holds_it(settings: Settings) -> None:
     assert holder(settings) is None
     assert not settings.home.exists()

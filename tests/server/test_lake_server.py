@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -19,8 +19,8 @@ import pytest
 from pydantic import SecretStr
 from thrift.transport.TTransport import TTransportException
 
+from spark_jobs.audit.examination import examine_files
 from spark_jobs.config import CHECKOUT, Settings
-from spark_jobs.jobs.examination import examine_files
 from spark_jobs.server import control, doctor, processes
 from spark_jobs.server.connect_client import connect_socket
 from spark_jobs.server.errors import LakeBusy, PortTaken, ServerUnreachable
@@ -30,7 +30,8 @@ from spark_jobs.server.lake import lost_folders
 from spark_jobs.server.lake_lock import holder
 from spark_jobs.server.liveness import executes
 from spark_jobs.server.logins import login
-from spark_jobs.server.status import Status, running_supervisor, status
+from spark_jobs.server.state import PartState, SupervisorState, running_supervisor
+from spark_jobs.server.status import InstallationStatus, status
 from spark_jobs.server.thrift_client import thrift_query
 from spark_jobs.session import connect_version, write_properties
 from tests.installations import readable_by_others, until
@@ -51,7 +52,11 @@ def code_stands_still() -> Iterator[pytest.MonkeyPatch]:
 
 
 @pytest.fixture(scope="module")
-def lake_server(tmp_path_factory, installation, code_stands_still) -> Iterator[Settings]:
+def lake_server(
+    tmp_path_factory: pytest.TempPathFactory,
+    installation: Callable[[Path], Settings],
+    code_stands_still: pytest.MonkeyPatch,
+) -> Iterator[Settings]:
     settings = installation(tmp_path_factory.mktemp("lake-server") / "home")
     checkout_before = set(CHECKOUT.iterdir())
     before = os.umask(0)
@@ -59,14 +64,25 @@ def lake_server(tmp_path_factory, installation, code_stands_still) -> Iterator[S
     yield settings
     control.down(settings)
     os.umask(before)
-    assert processes.marked(settings.home) == []
+    # in a new checkout Java writes its archive of classes first
+    until(lambda: not processes.marked_processes(settings.home), 180, "processes are left")
     assert {path for path in set(CHECKOUT.iterdir()) - checkout_before if "." not in path.name[:1]} == set()
 
 
-def jvm(settings: Settings) -> psutil.Process:
+def supervisor_of(settings: Settings) -> SupervisorState:
     supervisor = running_supervisor(settings)
     assert supervisor is not None
-    return psutil.Process(supervisor.part("lake").pid)
+    return supervisor
+
+
+def lake_part(settings: Settings) -> PartState:
+    part = supervisor_of(settings).part("lake")
+    assert part is not None
+    return part
+
+
+def jvm(settings: Settings) -> psutil.Process:
+    return psutil.Process(lake_part(settings).pid)
 
 
 def client(settings: Settings, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -82,7 +98,8 @@ def client(settings: Settings, program: str, **environment: str) -> subprocess.C
 
 
 CHUNKS = r"""
-from spark_jobs.chunks import Chunk, DeltaChunkStore, Row, StoreConfig
+from spark_jobs.engine.chunks import Chunk, Row, StoreConfig
+from spark_jobs.engine.spark.chunks import DeltaChunkStore
 from spark_jobs.session import open_session
 
 spark = open_session()
@@ -105,7 +122,7 @@ spark.sql("DROP DATABASE chunked CASCADE")
 """
 
 
-def test_chunks_are_asked_over_connect_whatever_their_entity_is_called(lake_server):
+def test_chunks_are_asked_over_connect_whatever_their_entity_is_called(lake_server: Settings) -> None:
     asked = client(lake_server, CHUNKS)
     assert asked.returncode == 0, asked.stderr[-2000:]
 
@@ -120,7 +137,7 @@ spark.stop()
 """
 
 
-def test_a_job_outlives_the_death_of_all_python_workers_before_it(lake_server):
+def test_a_job_outlives_the_death_of_all_python_workers_before_it(lake_server: Settings) -> None:
     first = client(lake_server, IN_WORKERS)
     assert first.returncode == 0, first.stderr[-2000:]
     workers = [each for each in jvm(lake_server).children(recursive=True) if "python" in each.name()]
@@ -149,7 +166,7 @@ spark.stop()
 """
 
 
-def test_a_session_that_ends_after_its_work_leaves_no_error_in_a_log(lake_server):
+def test_a_session_that_ends_after_its_work_leaves_no_error_in_a_log(lake_server: Settings) -> None:
     log = lake_server.logs_dir / "lake.log"
     before = log.stat().st_size
     worked = client(lake_server, SLOW_RELEASES)
@@ -160,7 +177,23 @@ def test_a_session_that_ends_after_its_work_leaves_no_error_in_a_log(lake_server
     assert [line for line in lines if "releaseexecute" in line.lower() or "SESSION_" in line] == []
 
 
-def test_a_table_written_through_connect_is_read_through_sql(lake_server):
+def test_a_connection_to_the_socket_leaves_no_warning_of_netty(lake_server: Settings) -> None:
+    """The tests before have connected, too."""
+    worked = client(
+        lake_server, "from spark_jobs.session import open_session; assert open_session().range(4).count() == 4"
+    )
+    assert worked.returncode == 0, worked.stderr[-2000:]
+    assert "ServerBootstrap" not in (lake_server.logs_dir / "lake.log").read_text()
+
+
+def test_the_log_of_the_probe_says_when_the_server_first_answered(lake_server: Settings) -> None:
+    log = lake_server.logs_dir / "liveness.log"
+    while "the server gave its first answer after" not in log.read_text():
+        time.sleep(0.5)
+    assert "Could not connect" not in log.read_text().partition("the server gave its first answer")[0]
+
+
+def test_a_table_written_through_connect_is_read_through_sql(lake_server: Settings) -> None:
     written = client(
         lake_server,
         "from spark_jobs.session import open_session\n"
@@ -173,7 +206,7 @@ def test_a_table_written_through_connect_is_read_through_sql(lake_server):
     assert thrift_query(lake_server, "SELECT count(*), sum(id) FROM shared.t", role="writer") == [(5, 10)]
 
 
-def test_beeline_reads_through_jdbc(lake_server):
+def test_beeline_reads_through_jdbc(lake_server: Settings) -> None:
     beeline = Path(pyspark.__file__).parent / "bin" / "beeline"
     user = login(lake_server, "reader")
     answer = subprocess.run(
@@ -189,25 +222,25 @@ def test_beeline_reads_through_jdbc(lake_server):
     assert "answer\n42" in answer.stdout, answer.stderr
 
 
-def test_statements_of_sql_clients_do_not_see_the_servers_environment(lake_server):
+def test_statements_of_sql_clients_do_not_see_the_servers_environment(lake_server: Settings) -> None:
     assert thrift_query(lake_server, "SELECT '${env:PATH}', '${system:user.home}'") == [
         ("${env:PATH}", "${system:user.home}")
     ]
 
 
-def test_the_session_time_zone_is_utc_for_sql_clients_too(lake_server):
+def test_the_session_time_zone_is_utc_for_sql_clients_too(lake_server: Settings) -> None:
     assert thrift_query(lake_server, "SELECT current_timezone()") == [("UTC",)]
 
 
 @pytest.mark.parametrize("token", ["wrong", ""])
-def test_spark_connect_refuses_a_client_without_the_token(lake_server, token):
+def test_spark_connect_refuses_a_client_without_the_token(lake_server: Settings, token: str) -> None:
     with pytest.raises(ServerUnreachable) as refusal:
         connect_version(lake_server.model_copy(update={"token": SecretStr(token)}))
     assert "token" in refusal.value.found.lower()
 
 
-def test_every_port_is_on_the_loopback(lake_server):
-    supervisor = running_supervisor(lake_server)
+def test_every_port_is_on_the_loopback(lake_server: Settings) -> None:
+    supervisor = supervisor_of(lake_server)
     addresses = {
         connection.laddr.ip.removeprefix("::ffff:")
         for process in processes.tree(supervisor.pid)
@@ -217,10 +250,10 @@ def test_every_port_is_on_the_loopback(lake_server):
     assert addresses == {"127.0.0.1"}
 
 
-def test_the_token_is_on_no_command_line_and_in_private_files_only(lake_server):
+def test_the_token_is_on_no_command_line_and_in_private_files_only(lake_server: Settings) -> None:
     token = lake_server.connect_token()
     assert token
-    commands = [" ".join(process.cmdline()) for process in processes.marked(lake_server.home)]
+    commands = [" ".join(process.cmdline()) for process in processes.marked_processes(lake_server.home)]
     assert commands
     assert not any(token in command for command in commands)
     holders = [file for file in lake_server.home.rglob("*") if file.is_file() and token.encode() in file.read_bytes()]
@@ -230,7 +263,7 @@ def test_the_token_is_on_no_command_line_and_in_private_files_only(lake_server):
 
 
 @needs_other_user
-def test_another_user_stops_no_executor_through_sparks_own_ports(lake_server):
+def test_another_user_stops_no_executor_through_sparks_own_ports(lake_server: Settings) -> None:
     assert thrift_query(lake_server, "SELECT sum(id) FROM range(10)", role="writer") == [(45,)]
     assert executes(jvm(lake_server).pid), "its threads have the name that the probe of its life looks for"
     listening = {each.laddr.port for each in jvm(lake_server).net_connections("tcp") if each.status == "LISTEN"}
@@ -245,20 +278,22 @@ def test_another_user_stops_no_executor_through_sparks_own_ports(lake_server):
     assert thrift_query(lake_server, "SELECT sum(id) FROM range(10)", role="writer") == [(45,)]
 
 
-def test_what_is_written_is_for_its_user_alone_whatever_the_umask(lake_server):
+def test_what_is_written_is_for_its_user_alone_whatever_the_umask(lake_server: Settings) -> None:
     statement = "CREATE OR REPLACE TABLE default.private USING DELTA AS SELECT id FROM range(10)"
     assert client(lake_server, f"from spark_jobs.session import open_session; open_session().sql({statement!r})")
     assert list(lake_server.home.glob("lake/**/private/*.parquet"))
     assert readable_by_others(lake_server.home) == []
 
 
-def test_up_again_changes_nothing(lake_server):
+def test_up_again_changes_nothing(lake_server: Settings) -> None:
     before = jvm(lake_server).pid
     assert control.up(lake_server, airflow=False).ok
     assert jvm(lake_server).pid == before
 
 
-def test_another_installation_on_the_same_lake_is_refused_and_told_who_holds_it(lake_server, installation, tmp_path):
+def test_another_installation_on_the_same_lake_is_refused_and_told_who_holds_it(
+    lake_server: Settings, installation: Callable[[Path], Settings], tmp_path: Path
+) -> None:
     other = installation(tmp_path / "other").model_copy(update={"lake": lake_server.lake})
     with pytest.raises(LakeBusy) as refusal:
         control.up(other, airflow=False)
@@ -267,7 +302,9 @@ def test_another_installation_on_the_same_lake_is_refused_and_told_who_holds_it(
     assert running_supervisor(other) is None
 
 
-def test_a_job_through_spark_submit_is_refused_while_the_lake_server_runs(lake_server, tmp_path):
+def test_a_job_through_spark_submit_is_refused_while_the_lake_server_runs(
+    lake_server: Settings, tmp_path: Path
+) -> None:
     job = tmp_path / "job.py"
     job.write_text("from spark_jobs.session import open_session\nopen_session().sql('CREATE DATABASE intruder')\n")
     answer = subprocess.run(
@@ -288,7 +325,9 @@ def test_a_job_through_spark_submit_is_refused_while_the_lake_server_runs(lake_s
     assert ("intruder",) not in thrift_query(lake_server, "SHOW DATABASES")
 
 
-def test_a_taken_port_is_refused_with_its_owner_before_anything_starts(installation, tmp_path):
+def test_a_taken_port_is_refused_with_its_owner_before_anything_starts(
+    installation: Callable[[Path], Settings], tmp_path: Path
+) -> None:
     settings = installation(tmp_path / "home")
     with socket.socket() as squatter:
         squatter.bind(("127.0.0.1", settings.connect_port))
@@ -297,12 +336,14 @@ def test_a_taken_port_is_refused_with_its_owner_before_anything_starts(installat
             control.up(settings, airflow=False)
     assert refusal.value.facts["pid"] == os.getpid()
     assert running_supervisor(settings) is None
-    assert processes.marked(settings.home) == []
+    assert processes.marked_processes(settings.home) == []
 
 
-def test_a_job_fails_at_once_where_no_server_runs(installation, tmp_path, monkeypatch):
+def test_a_job_fails_at_once_where_no_server_runs(
+    installation: Callable[[Path], Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = installation(tmp_path / "home")
-    waits = []
+    waits: list[float] = []
     monkeypatch.setattr(time, "sleep", waits.append)
     # a client tries again and again; none is made where nothing listens
     monkeypatch.setitem(sys.modules, "pyspark.sql.connect.client", None)
@@ -311,12 +352,14 @@ def test_a_job_fails_at_once_where_no_server_runs(installation, tmp_path, monkey
     assert waits == []
 
 
-def test_the_doctor_finds_nothing_wrong(lake_server):
+def test_the_doctor_finds_nothing_wrong(lake_server: Settings) -> None:
     findings = [*doctor.examine(lake_server), *examine_files(lake_server, deep=True)]
     assert [finding for finding in findings if finding.verdict == "wrong"] == []
 
 
-def test_scratch_folders_are_looked_for_where_spark_has_them(lake_server, tmp_path, monkeypatch):
+def test_scratch_folders_are_looked_for_where_spark_has_them(
+    lake_server: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = tmp_path / "fast", tmp_path / "large"
     (first / "blockmgr-1").mkdir(parents=True)
     elsewhere = lake_server.model_copy(update={"spark_conf": {"spark.local.dir": f"{first},{second}"}})
@@ -325,7 +368,7 @@ def test_scratch_folders_are_looked_for_where_spark_has_them(lake_server, tmp_pa
     assert lost_folders(elsewhere) == []
 
 
-def test_the_status_says_why_readers_wait(lake_server):
+def test_the_status_says_why_readers_wait(lake_server: Settings) -> None:
     hold_readers(lake_server)
     try:
         health = sql_health(lake_server)
@@ -338,7 +381,7 @@ def test_the_status_says_why_readers_wait(lake_server):
     assert sql_health(lake_server).ok
 
 
-def test_a_killed_server_comes_back_with_its_tables(lake_server):
+def test_a_killed_server_comes_back_with_its_tables(lake_server: Settings) -> None:
     thrift_query(lake_server, "CREATE TABLE IF NOT EXISTS default.kept USING delta AS SELECT 7 AS n", role="writer")
     killed = jvm(lake_server)
     killed.kill()
@@ -350,9 +393,9 @@ def test_a_killed_server_comes_back_with_its_tables(lake_server):
     assert thrift_query(lake_server, "SELECT n FROM default.kept", 180, role="writer") == [(7,)]
 
 
-def test_a_server_whose_folders_were_removed_is_started_anew(lake_server):
+def test_a_server_whose_folders_were_removed_is_started_anew(lake_server: Settings) -> None:
     before = jvm(lake_server)
-    supervisor = psutil.Process(running_supervisor(lake_server).pid)
+    supervisor = psutil.Process(supervisor_of(lake_server).pid)
     assert lost_folders(lake_server) == []
     # what the catalog alone knows is lost with it: it comes back for the tests that follow
     catalog, aside = lake_server.home / "metastore", lake_server.home / "aside"
@@ -375,13 +418,13 @@ def test_a_server_whose_folders_were_removed_is_started_anew(lake_server):
     assert thrift_query(lake_server, "SELECT count(*) FROM range(3) GROUP BY id % 2 ORDER BY 1") == [(1,), (2,)]
 
 
-def recovered(settings: Settings) -> Status:
+def recovered(settings: Settings) -> InstallationStatus:
     """The status once the supervisor has noticed the end of a part and the new one answers."""
-    until(lambda: running_supervisor(settings).part("lake").restarts > 0, 30, "nothing was restarted")
+    until(lambda: lake_part(settings).restarts > 0, 30, "nothing was restarted")
     return status(settings, wait_s=180)
 
 
-def test_changed_code_restarts_the_server(lake_server, code_stands_still):
+def test_changed_code_restarts_the_server(lake_server: Settings, code_stands_still: pytest.MonkeyPatch) -> None:
     before = jvm(lake_server)
     with pytest.MonkeyPatch.context() as edited:
         for name in CODE:
@@ -393,21 +436,23 @@ def test_changed_code_restarts_the_server(lake_server, code_stands_still):
         assert jvm(lake_server).pid != before.pid
 
 
-def test_a_killed_supervisor_leaves_no_process_and_down_says_so(lake_server, code_stands_still):
+def test_a_killed_supervisor_leaves_no_process_and_down_says_so(
+    lake_server: Settings, code_stands_still: pytest.MonkeyPatch
+) -> None:
     server = jvm(lake_server)
-    os.kill(running_supervisor(lake_server).pid, signal.SIGKILL)
+    os.kill(supervisor_of(lake_server).pid, signal.SIGKILL)
     server.wait(60)
     report = status(lake_server)
     assert report.supervisor is None
     assert not report.ok
     assert not control.down(lake_server).ran
-    assert processes.marked(lake_server.home) == []
+    assert processes.marked_processes(lake_server.home) == []
     assert holder(lake_server) is None
     assert not sql_health(lake_server).ok
     assert not connect_health(lake_server).ok
 
 
-def test_in_the_foreground_it_serves_until_told_to_end(lake_server):
+def test_in_the_foreground_it_serves_until_told_to_end(lake_server: Settings) -> None:
     serving = subprocess.Popen(
         [sys.executable, "-c", "from spark_jobs.cli import main; main()", "up", "--no-airflow", "--foreground"],
         env={**os.environ, **lake_server.environment()},
@@ -420,11 +465,11 @@ def test_in_the_foreground_it_serves_until_told_to_end(lake_server):
             assert serving.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.5)
-        assert running_supervisor(lake_server).pid == serving.pid
+        assert supervisor_of(lake_server).pid == serving.pid
         assert thrift_query(lake_server, "SELECT n FROM default.kept", 180, role="writer") == [(7,)]
         serving.terminate()
         assert serving.wait(60) == 0
-        assert processes.marked(lake_server.home) == []
+        assert processes.marked_processes(lake_server.home) == []
     finally:
         serving.kill()
         serving.wait()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.server.java import find_java
+from spark_jobs.jvm.java import find_java
 from spark_jobs.server.logins import Login, login
 from spark_jobs.server.thrift_client import thrift_connection, thrift_query
 from tests.installations import TIDEMARK, Installation, free_port, listens, until
@@ -19,6 +19,7 @@ from tests.installations import TIDEMARK, Installation, free_port, listens, unti
 SLAPD = shutil.which("slapd", path=f"{os.environ['PATH']}:/usr/sbin")
 pytestmark = [
     pytest.mark.server,
+    pytest.mark.turns(together=True),
     pytest.mark.timeout(600),
     pytest.mark.skipif(SLAPD is None, reason="needs slapd (apt-get install slapd)"),
 ]

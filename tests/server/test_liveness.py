@@ -11,6 +11,7 @@ from spark_jobs.server.liveness import (
     WITH_TASK,
     WITHOUT_TASK,
     Liveness,
+    Remarks,
 )
 
 BUSY, IDLE = (lambda: True), (lambda: False)
@@ -61,3 +62,22 @@ def test_a_server_that_says_nothing_is_dead_however_busy(answering: Liveness) ->
 def test_a_statement_with_a_task_answers_for_both(answering: Liveness) -> None:
     answering.answer(WITH_TASK, SILENT_S)
     assert answering.silence(SILENT_S + 1, executes=IDLE) is None
+
+
+def test_the_log_has_the_first_answer_and_each_change_and_no_failure_of_the_start() -> None:
+    remarks, refused = Remarks(100), "Could not connect to any of [('127.0.0.1', 10000)]"
+    answers = [
+        (WITHOUT_TASK, 101, refused),
+        (WITH_TASK, 101, refused),
+        (WITHOUT_TASK, 134, None),
+        (WITH_TASK, 135, None),
+        (WITHOUT_TASK, 144, None),
+        (WITH_TASK, 150, "RejectedExecutionException"),
+        (WITH_TASK, 160, "RejectedExecutionException"),
+        (WITH_TASK, 170, None),
+    ]
+    assert [remark for answer in answers if (remark := remarks.remark_on(*answer))] == [
+        "the server gave its first answer after 34 s, to: SELECT 1",
+        f"{WITH_TASK} failed: RejectedExecutionException",
+        f"{WITH_TASK} is answered again",
+    ]

@@ -6,12 +6,15 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import grpc
 import pytest
+from grpc import StatusCode
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql.connect.client import SparkConnectClient
 
+from spark_jobs.config import Settings
 from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.session import is_lost_server, work_on
 
@@ -24,7 +27,7 @@ def client() -> Iterator[SparkConnectClient]:
     client.close()
 
 
-class _Refusing(grpc.GenericRpcHandler):
+class _Refusing(grpc.GenericRpcHandler):  # type: ignore[misc]  # the library has no types
     """Answers every call of any service with one status."""
 
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
@@ -55,24 +58,30 @@ class _Session:
         self.interruptAll = client.interrupt_all
 
 
-def test_a_server_that_does_not_answer_is_lost(client):
+def _session(client: SparkConnectClient) -> Any:
+    return _Session(client)
+
+
+def test_a_server_that_does_not_answer_is_lost(client: SparkConnectClient) -> None:
     with warnings.catch_warnings(), pytest.raises(PySparkException) as refusal:
         warnings.simplefilter("ignore")
         client._analyze(method="spark_version")
     assert is_lost_server(refusal.value)
 
 
-def test_a_session_that_has_ended_is_lost(client, settings):
+def test_a_session_that_has_ended_is_lost(client: SparkConnectClient, settings: Settings) -> None:
     client.close()
-    with pytest.raises(ServerUnreachable) as refusal, work_on(_Session(client), settings):
+    with pytest.raises(ServerUnreachable) as refusal, work_on(_session(client), settings):
         client._analyze(method="spark_version")
     assert refusal.value.code == "server_unreachable"
     assert "do the same again" in str(refusal.value)
 
 
-def test_another_failure_stays_itself_though_the_interrupt_fails(client, settings):
+def test_another_failure_stays_itself_though_the_interrupt_fails(
+    client: SparkConnectClient, settings: Settings
+) -> None:
     client.close()
-    with pytest.raises(ZeroDivisionError), work_on(_Session(client), settings):
+    with pytest.raises(ZeroDivisionError), work_on(_session(client), settings):
         raise ZeroDivisionError
 
 
@@ -87,18 +96,20 @@ def test_another_failure_stays_itself_though_the_interrupt_fails(client, setting
         (grpc.StatusCode.UNAUTHENTICATED, "Invalid authentication token", False),
     ],
 )
-def test_a_server_that_ends_in_order_is_lost_and_one_that_refuses_is_not(code, details, lost):
+def test_a_server_that_ends_in_order_is_lost_and_one_that_refuses_is_not(
+    code: StatusCode, details: str, lost: bool
+) -> None:
     with _client_refused(code, details) as client, pytest.raises(PySparkException) as refusal:
         client._analyze(method="spark_version")
     assert is_lost_server(refusal.value) is lost
 
 
-def test_a_next_server_that_knows_nothing_of_a_statement_says_that_the_one_before_is_lost():
+def test_a_next_server_that_knows_nothing_of_a_statement_says_that_the_one_before_is_lost() -> None:
     details = {"error_type": "INVALID_HANDLE.SESSION_NOT_FOUND"}
     assert is_lost_server(PySparkRuntimeError(errorClass="RESPONSE_ALREADY_RECEIVED", messageParameters=details))
 
 
-def test_a_call_that_we_cancel_ourselves_tells_nothing_of_the_server():
+def test_a_call_that_we_cancel_ourselves_tells_nothing_of_the_server() -> None:
     with grpc.insecure_channel("127.0.0.1:1") as channel:
         call = channel.unary_stream("/any/Call")(b"", wait_for_ready=True)
         call.cancel()

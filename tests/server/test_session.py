@@ -6,15 +6,18 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_jobs.config import CHECKOUT, Settings
 from spark_jobs.session import classic_conf
 from tests.installations import ODD_NAME
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 WORK = """
 import spark_jobs
@@ -38,7 +41,7 @@ finally:
 """
 
 
-def test_a_delta_table_survives_a_round_trip_without_deletion_vectors(spark, database):
+def test_a_delta_table_survives_a_round_trip_without_deletion_vectors(spark: SparkSession, database: str) -> None:
     spark.sql(f"CREATE TABLE {database}.t (id BIGINT COMMENT 'an id') USING delta")
     spark.sql(f"INSERT INTO {database}.t VALUES (1), (2)")
     spark.sql(f"DELETE FROM {database}.t WHERE id = 1")
@@ -47,10 +50,8 @@ def test_a_delta_table_survives_a_round_trip_without_deletion_vectors(spark, dat
     assert properties.get("delta.enableDeletionVectors", "false") == "false"
 
 
-def test_python_workers_import_the_package(spark):
-    def names(batches):
-        import pyarrow as pa
-
+def test_python_workers_import_the_package(spark: SparkSession) -> None:
+    def names(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import spark_jobs
 
         for batch in batches:
@@ -59,7 +60,7 @@ def test_python_workers_import_the_package(spark):
     assert spark.range(1).mapInArrow(names, "name string").collect()[0].name == "spark_jobs"
 
 
-def test_statements_do_not_see_the_environment(spark):
+def test_statements_do_not_see_the_environment(spark: SparkSession) -> None:
     assert spark.sql("SELECT '${env:PATH}' AS v").collect()[0].v == "${env:PATH}"
 
 
@@ -68,6 +69,8 @@ def test_a_checkout_and_its_jars_may_have_any_name_that_is_not_refused(tmp_path:
     without = shutil.ignore_patterns("__pycache__", "classes", "broker")
     for name, place in {"spark_jobs": CHECKOUT / "spark_jobs", ".jars": Settings().jars}.items():
         shutil.copytree(place, checkout / name, ignore=without)
+    # what makes a folder a checkout
+    shutil.copy(CHECKOUT / "pyproject.toml", checkout)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMARK_")}
     environment |= {"PYTHONPATH": str(checkout), "TIDEMARK_HOME": str(tmp_path / "home"), "TIDEMARK_SPARK": "classic"}
     environment |= {"TIDEMARK_MASTER": "local[1]", "TIDEMARK_HEAP": "1g"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ConfigurationError
@@ -13,13 +13,15 @@ from spark_jobs.s3 import environment_options, options_of, spark_settings
 from tests.installations import ODD_NAME
 
 
-def test_every_place_is_under_home_unless_named(tmp_path):
+def test_every_place_is_under_home_unless_named(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path / "here")
     places = [settings.lake_path, settings.landing, settings.server_dir, settings.airflow_home, settings.logs_dir]
-    assert all(place is not None and place.is_relative_to(tmp_path / "here") for place in places)
+    assert all(isinstance(place, Path) and place.is_relative_to(tmp_path / "here") for place in places)
 
 
-def test_a_child_process_gets_the_same_settings_from_the_environment(tmp_path, monkeypatch):
+def test_a_child_process_gets_the_same_settings_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parent = Settings(home=tmp_path, thrift_port=12345, lake="s3a://bucket/lake/", heap="512m", spark_conf={"a": "b"})
     for name, value in parent.environment().items():
         monkeypatch.setenv(name, value)
@@ -27,7 +29,7 @@ def test_a_child_process_gets_the_same_settings_from_the_environment(tmp_path, m
     assert parent.lake == "s3a://bucket/lake"
 
 
-def test_one_set_of_variables_says_where_s3_is(tmp_path, monkeypatch):
+def test_one_set_of_variables_says_where_s3_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "here")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret")
@@ -45,19 +47,19 @@ def test_one_set_of_variables_says_where_s3_is(tmp_path, monkeypatch):
     }
 
 
-def test_the_token_is_not_in_the_environment_of_children(tmp_path):
-    settings = Settings(home=tmp_path, token="a-secret")
+def test_the_token_is_not_in_the_environment_of_children(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, token=SecretStr("a-secret"))
     assert "a-secret" not in str(settings.environment())
     assert "a-secret" not in repr(settings)
 
 
-def test_the_password_of_the_mail_server_is_left_to_the_environment_that_has_it(tmp_path):
-    settings = Settings(home=tmp_path, smtp="smtp://user:a-secret@mail.example.org")
+def test_the_password_of_the_mail_server_is_left_to_the_environment_that_has_it(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, smtp=SecretStr("smtp://user:a-secret@mail.example.org"))
     assert "TIDEMARK_SMTP" not in settings.environment()
     assert "a-secret" not in repr(settings)
 
 
-def test_all_wrong_knobs_are_named_at_once(monkeypatch):
+def test_all_wrong_knobs_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMARK_THRIFT_PORT", "many")
     monkeypatch.setenv("TIDEMARK_HEAP", "3 gigabytes")
     with pytest.raises(ConfigurationError) as refusal:
@@ -87,7 +89,9 @@ def test_all_wrong_knobs_are_named_at_once(monkeypatch):
         ("jars", "\n", "one setting a line"),
     ],
 )
-def test_a_folder_that_spark_or_java_would_misread_is_refused_by_its_character(tmp_path, knob, character, breaks):
+def test_a_folder_that_spark_or_java_would_misread_is_refused_by_its_character(
+    tmp_path: Path, knob: str, character: str, breaks: str
+) -> None:
     with pytest.raises(ConfigurationError) as refusal:
         load_settings(**{knob: f"{tmp_path}/a{character}b"})
     (problem,) = refusal.value.facts["problems"]
@@ -97,22 +101,22 @@ def test_a_folder_that_spark_or_java_would_misread_is_refused_by_its_character(t
     assert "take another" in problem
 
 
-def test_odd_names_that_nothing_misreads_are_taken(tmp_path):
+def test_odd_names_that_nothing_misreads_are_taken(tmp_path: Path) -> None:
     odd = str(tmp_path / f"{ODD_NAME}\u00a0it's & (so) [1] {{2}} ~ $HOME *?")
     taken = load_settings(home=odd, jars=odd + "!,;", lake="s3a://bucket/a;b")
     assert (str(taken.home), taken.lake) == (odd, "s3a://bucket/a;b")
 
 
-def test_a_relative_home_becomes_absolute(monkeypatch, tmp_path):
+def test_a_relative_home_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     assert Settings(home=Path("data")).home == tmp_path / "data"
 
 
-def test_settings_cannot_be_changed(settings):
+def test_settings_cannot_be_changed(settings: Settings) -> None:
     with pytest.raises(ValidationError):
         settings.thrift_port = 1
 
 
-def test_every_knob_says_its_reason():
+def test_every_knob_says_its_reason() -> None:
     undocumented = [name for name, field in Settings.model_fields.items() if not field.description]
     assert undocumented == []

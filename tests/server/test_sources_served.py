@@ -12,17 +12,17 @@ import pytest
 from tests.installations import ODD_NAME, TIDEMARK, Installation
 from tests.jobs.harness import SOURCE, Reading, write_drops
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.server, pytest.mark.turns(together=True), pytest.mark.timeout(900)]
 
 NIGHT = 24 * 60
 DAYS = ("--from", "2024-01-01", "--to", "2024-01-02")
 READINGS = [Reading(0, 10 + 7 * i, "xyz"[i % 3], i) for i in range(9)] + [Reading(1, 30, "x", 5)]
 
 
-@pytest.fixture
-def installed(tmp_path: Path) -> Iterator[Installation]:
-    """A home whose source has published two drops."""
-    installed = home(tmp_path / ODD_NAME)
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """A home whose source has published two drops. The last test ends it."""
+    installed = home(tmp_path_factory.mktemp("sources") / ODD_NAME)
     with installed.serving("--no-airflow"):
         installed.settings.sources.mkdir()
         (installed.settings.sources / "meters.yml").write_text(SOURCE)
@@ -46,6 +46,17 @@ def published(installed: Installation, source: str) -> list[Any]:
     """What people read of the source."""
     names = ("silver.hourly", "silver.shifts", f"gold.{source}")
     return [sorted(map(repr, installed.sql(f"SELECT * FROM {name}"))) for name in names]
+
+
+def test_a_source_is_reset_and_run_again(installed: Installation) -> None:
+    before = published(installed, "meters")
+    installed.json("source", "reset", "meters", "--purge")
+    assert (installed.settings.sources / "meters.yml").exists()
+    assert installed.sql("SELECT source FROM bronze.files UNION SELECT source FROM trace.publications") == []
+    assert publishes(installed, "meters")
+    assert published(installed, "meters") == before
+    doctor = installed.run(str(TIDEMARK), "doctor")
+    assert doctor.returncode == 0, doctor.stdout
 
 
 def test_a_source_is_renamed_archived_and_brought_back(installed: Installation, tmp_path: Path) -> None:
@@ -77,14 +88,3 @@ def test_a_source_is_renamed_archived_and_brought_back(installed: Installation, 
         write_drops(restored.settings, [Reading(1, NIGHT + 5, "x", 7)])
         assert publishes(restored, "gauges")
         assert restored.run(str(TIDEMARK), "audit", "gauges").returncode == 0
-
-
-def test_a_source_is_reset_and_run_again(installed: Installation) -> None:
-    before = published(installed, "meters")
-    installed.json("source", "reset", "meters", "--purge")
-    assert (installed.settings.sources / "meters.yml").exists()
-    assert installed.sql("SELECT source FROM bronze.files UNION SELECT source FROM trace.publications") == []
-    assert publishes(installed, "meters")
-    assert published(installed, "meters") == before
-    doctor = installed.run(str(TIDEMARK), "doctor")
-    assert doctor.returncode == 0, doctor.stdout

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.jvm.jars import DELTA, KAFKA, LINEAGE, POSTGRESQL, S3
 from spark_jobs.server.audit import findings, verdict
-from spark_jobs.server.jars import DELTA, KAFKA, LINEAGE, POSTGRESQL, S3
 from spark_jobs.server.sbom import with_jars
 
 
@@ -22,7 +22,7 @@ def test_the_bill_has_the_packages_and_every_pinned_jar() -> None:
     assert [(jar["name"], jar["version"], jar["hashes"][0]["content"]) for jar in jars] == [
         (jar.name, jar.revision, jar.sha256)
         for jars in (DELTA, S3, POSTGRESQL, KAFKA, LINEAGE)
-        for jar in jars.pinned()
+        for jar in jars.pinned_jars()
     ]
     assert len({jar["purl"] for jar in jars}) == len(jars) > 5
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.config import Settings
-from spark_jobs.kernels.arrangement import check_state
+from spark_jobs.engine.arrangement import check_state
 from spark_jobs.server import control
 from spark_jobs.session import open_session
 from spark_jobs.storage.lakes.lake import Lake

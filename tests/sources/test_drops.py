@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.engine.calendar import midnight
+from spark_jobs.engine.calendar.midnights import FIRST_US, LAST_US
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.midnights import FIRST_US, LAST_US, midnight
 from spark_jobs.sources import RowIdOverflowError, Schedule, drop_of, first_row_id, line_of, row_id
 from spark_jobs.sources.drops import DROP_BITS, LINE_BITS, PLACE_BITS, schedule
 from spark_jobs.sources.quantities import DAY_US, HOUR_US, instant_at, parse_instant, parse_instant_in
@@ -40,7 +41,7 @@ def test_both_ends_of_a_range_name_drops() -> None:
 def test_a_time_within_a_drop_names_none() -> None:
     weekly = Schedule(start_us=parse_instant("2015-03-02"), every_us=7 * DAY_US)
     monday, friday = parse_instant("2015-03-09"), parse_instant("2015-03-13")
-    assert list(weekly.seq_nos(monday, monday)) == list(weekly.spanned(monday, monday + 7 * DAY_US)) == [1]
+    assert list(weekly.seq_nos(monday, monday)) == list(weekly.drops_spanned(monday, monday + 7 * DAY_US)) == [1]
     for ends in ((friday, friday), (monday, friday), (friday, friday + 10 * DAY_US)):
         with pytest.raises(ParameterError) as refusal:
             weekly.seq_nos(*ends)
@@ -49,14 +50,14 @@ def test_a_time_within_a_drop_names_none() -> None:
     with pytest.raises(ParameterError, match=r"one beside it, 2015-03-09$"):
         weekly.seq_nos(parse_instant("2015-03-06"), monday)
     with pytest.raises(ParameterError):
-        weekly.spanned(monday, friday)
+        weekly.drops_spanned(monday, friday)
 
 
 @given(st.integers(0, 3000), st.integers(0, 50), st.integers(1, 24))
 def test_the_ends_of_a_span_give_its_drops_and_nothing_between_them_does(first: int, n: int, hours: int) -> None:
     schedule = Schedule(start_us=START, every_us=hours * HOUR_US)
     lo, hi = schedule.interval(first)[0], schedule.interval(first + n)[1]
-    assert schedule.spanned(lo, hi) == range(first, first + n + 1)
+    assert schedule.drops_spanned(lo, hi) == range(first, first + n + 1)
     for within in (lo + 1, lo + schedule.every_us - 1):
         with pytest.raises(ParameterError, match="the start of a drop"):
             schedule.seq_no_named(within)
@@ -102,7 +103,7 @@ def test_drops_of_the_calendar_leave_no_hole_and_never_overlap(drops: Schedule, 
     for time in (lo, lo + 1, (lo + hi) // 2, hi - 1):
         assert drops.seq_no_at(time) == number
     assert drops.seq_no_at(hi) == number + 1
-    assert drops.spanned(lo, hi) == range(number, number + 1)
+    assert drops.drops_spanned(lo, hi) == range(number, number + 1)
     count, unit = drops.calendar or (drops.every_us // DAY_US, "day")
     day = _days_passed(date(2013, 1, 1), count, unit, number)
     assert drops.label(number) == day.isoformat()
@@ -156,7 +157,7 @@ def test_the_drop_of_a_day_that_a_zone_skipped_is_empty_and_has_a_name_of_its_ow
     assert [drops.label(n) for n in range(3)] == [str(before), skipped, str(after)]
     assert [drops.path("x/{date}/*", n) for n in range(3)] == [f"x/{d}/*" for d in (before, day, after)]
     assert [hi - lo for lo, hi in map(drops.interval, range(3))] == [DAY_US, 0, DAY_US]
-    assert [list(drops.spanned(*drops.interval(n))) for n in (0, 2)] == [[0, 1], [2]]
+    assert [list(drops.drops_spanned(*drops.interval(n))) for n in (0, 2)] == [[0, 1], [2]]
     assert drops.seq_no_named(drops.time_named(str(after))) == 2
     with pytest.raises(ParameterError) as refusal:
         drops.time_named(skipped)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.cli.app import run
+from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.sources import create_environment, drop_environment, environments, find_environment
 from spark_jobs.sources.environments import FOLDER
@@ -129,7 +130,9 @@ def test_dropped_it_is_gone_and_can_be_created_again(tmp_path: Path, production:
     create_environment(tmp_path, "dev", production)
 
 
-def test_the_commands(settings, production: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_the_commands(
+    settings: Settings, production: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name, value in settings.model_copy(update={"sources": production}).environment().items():
         monkeypatch.setenv(name, value)
     assert run(["env", "create", "dev", "a", "--json"]) == 0

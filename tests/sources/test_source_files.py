@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 
 from spark_jobs.errors import ParameterError
 from spark_jobs.sources import Source, SourceFileError, find_source, load_source, parse_source, read_sources
+from spark_jobs.sources.folder import source_files
 from spark_jobs.sources.source import Dag
 
 SHIPPED = Path(__file__).parents[2] / "dags" / "sources"
@@ -299,6 +301,12 @@ def test_a_file_that_is_not_utf8_or_not_there_is_refused(tmp_path: Path) -> None
         load_source(path)
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for read in (read_sources, source_files, partial(find_source, name="meters")):
+        with pytest.raises(ParameterError, match=r"TIDEMARK_SOURCES names, found no folder .*nowhere"):
+            read(tmp_path / "nowhere")
+
+
 def test_a_folder_lists_broken_files_beside_the_sources_that_can_be_used(tmp_path: Path) -> None:
     (tmp_path / "shop.yml").write_text(yaml.safe_dump(shop() | {"entity": "x"}))
     (tmp_path / "kiosk.yaml").write_text(yaml.safe_dump(shop() | {"source": "kiosk", "arrival": "x"}))
@@ -478,7 +486,16 @@ def test_rows_may_delete_their_entity() -> None:
     document["state"]["delete_when"] = {"status": ["gone", "lost"]}
     deletes = read(document).state.delete_when  # type: ignore[union-attr]
     assert (deletes.column, deletes.values) == ("status", ("gone", "lost"))  # type: ignore[union-attr]
-    for wrong in ({"status": 3}, "status", "nowhere", "weight", {"status": []}, {"status": 1, "closed": True}, 7):
+    wrongs: list[object] = [
+        {"status": 3},
+        "status",
+        "nowhere",
+        "weight",
+        {"status": []},
+        {"status": 1, "closed": True},
+        7,
+    ]
+    for wrong in wrongs:
         document["state"]["delete_when"] = wrong
         assert all(path.startswith("state.delete_when") for path in problems(document)), wrong
 

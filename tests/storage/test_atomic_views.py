@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.at_once import at_once
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 
 @pytest.fixture
@@ -57,9 +58,9 @@ def test_nothing_of_the_former_view_is_left(spark: SparkSession, database: str) 
     view = f"{database}.shown"
     spark.sql(f"CREATE VIEW {view} (a COMMENT 'first', b) COMMENT 'former' TBLPROPERTIES ('k' = 'v') AS SELECT 1, 2")
     spark.sql(f"CREATE OR REPLACE VIEW {view} (c COMMENT 'other') AS SELECT 'x' AS y")
-    described = {row.col_name: (row.data_type, row.comment) for row in spark.sql(f"DESCRIBE EXTENDED {view}").collect()}
-    assert described["c"] == ("string", "other")
-    assert not {"a", "b", "Comment"} & described.keys()
+    columns = {row.col_name: (row.data_type, row.comment) for row in spark.sql(f"DESCRIBE EXTENDED {view}").collect()}
+    assert columns["c"] == ("string", "other")
+    assert not {"a", "b", "Comment"} & columns.keys()
     assert "k" not in {row.key for row in spark.sql(f"SHOW TBLPROPERTIES {view}").collect()}
     assert spark.sql(f"SELECT c FROM {view}").first() == ("x",)
     spark.sql(f"CREATE OR REPLACE VIEW {view} COMMENT 'now' AS SELECT id AS n FROM range(3)")
@@ -78,11 +79,13 @@ def test_a_new_view_is_created_and_a_view_in_its_way_stays(spark: SparkSession, 
 
 def test_sessions_that_create_a_view_at_once_agree_on_one_of_them(spark: SparkSession, database: str) -> None:
     sessions = [spark.newSession() for _ in range(4)]
+
+    def create(view: str, n: int) -> None:
+        sessions[n].sql(f"CREATE OR REPLACE VIEW {view} AS SELECT {n} AS n")
+
     for view in (f"{database}.met_{n}" for n in range(10)):
-        at_once(
-            lambda n, view=view: sessions[n].sql(f"CREATE OR REPLACE VIEW {view} AS SELECT {n} AS n"), len(sessions)
-        )
-        assert spark.table(view).first().n in range(len(sessions))
+        at_once(partial(create, view), len(sessions))
+        assert spark.table(view).head(1)[0].n in range(len(sessions))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
-from spark_jobs.server.guard import LOG_STORE, PACKAGE, S3_LOG_STORE
+from spark_jobs.jvm.scala_code import LOG_STORE, PACKAGE, S3_LOG_STORE
 from spark_jobs.storage.delta.delta_log import open_table
 from spark_jobs.storage.delta.file_commits import append_files, destination
 from spark_jobs.storage.delta.places import WAREHOUSE, TableHandle, as_root, file_system, lake_root, storage_options

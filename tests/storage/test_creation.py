@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -103,7 +104,11 @@ def test_sessions_that_create_the_same_functions_at_once_agree_on_one_of_them(
     spark: SparkSession, database: str
 ) -> None:
     sessions = [spark.newSession() for _ in range(4)]
+
+    def define(begun: str, n: int) -> None:
+        SparkLake(sessions[n]).catalog.define(f"{begun} {n}")
+
     for function in (f"{database}.met_{n}()" for n in range(10)):
         defined = f"CREATE OR REPLACE FUNCTION {function} RETURNS INT RETURN"
-        at_once(lambda n, defined=defined: SparkLake(sessions[n]).catalog.define(f"{defined} {n}"), len(sessions))
-        assert spark.sql(f"SELECT {function}").first()[0] in range(len(sessions))
+        at_once(partial(define, defined), len(sessions))
+        assert spark.sql(f"SELECT {function}").head(1)[0][0] in range(len(sessions))

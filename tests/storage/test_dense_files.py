@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from spark_jobs.storage.delta.dense_files import PAGE_VALUES, PARQUET_ROWS, dense_files, page_rows
@@ -46,13 +48,13 @@ class Conf:
         (0, 0, 1),
     ],
 )
-def test_a_page_holds_chunks_of_about_as_many_rows_whatever_their_size(rows, chunks, in_page):
+def test_a_page_holds_chunks_of_about_as_many_rows_whatever_their_size(rows: int, chunks: int, in_page: int) -> None:
     assert page_rows(rows, chunks) == in_page
 
 
-def test_settings_hold_for_the_block_alone_also_when_it_fails():
+def test_settings_hold_for_the_block_alone_also_when_it_fails() -> None:
     before = {"parquet.writer.version": "PARQUET_1_0", "mine": "kept"}
-    session = Conf(**before)
+    session: Any = Conf(**before)  # of a session its settings alone are asked
     with pytest.raises(ZeroDivisionError), dense_files(session, TABLE, 6):
         assert session.values["parquet.page.row.count.limit"] == "6"
         assert session.values["parquet.writer.version"] == "PARQUET_2_0"

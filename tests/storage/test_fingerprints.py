@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from spark_jobs.storage.delta import commits
 from spark_jobs.storage.delta.fences import Fence
@@ -53,6 +53,10 @@ def commit(uri: str, version: int) -> Path:
     return Path(uri) / LOG_DIR / version_file(version)
 
 
+def delete_gauges(table: DeltaTable, noted: CommitProperties) -> None:
+    table.delete("source = 'gauges'", commit_properties=noted)
+
+
 def test_our_own_commits_are_no_change_and_are_counted(uri: str) -> None:
     before = take_fingerprint(TableHandle(uri), "meters", None)
     assert (before.version, before.rows) == (3, 3)
@@ -65,9 +69,7 @@ def test_our_own_commits_are_no_change_and_are_counted(uri: str) -> None:
     replace_records(TableHandle(uri), rows("meters", 1).to_pylist(), Fence("meters", 4))
     assert take_fingerprint(TableHandle(uri), "meters", after).rows == 1, "what removes files is counted anew"
     compact_small_files(TableHandle(uri), "meters")
-    commits.commit(
-        TableHandle(uri), None, lambda table, noted: table.delete("source = 'gauges'", commit_properties=noted)
-    )
+    commits.commit(TableHandle(uri), None, delete_gauges)
     DeltaTable(uri).vacuum(0, dry_run=False, enforce_retention_duration=False)
     assert [change(uri, noted) for noted in (before, after)] == [None, None]
     assert miscount(TableHandle(uri), "meters", after) is None

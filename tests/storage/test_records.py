@@ -110,8 +110,8 @@ def test_a_commit_that_never_gets_its_version_says_who_stands_in_its_way(
             Opened(uri).alter.set_table_description(f"seen at {self.version()}")
 
     monkeypatch.setattr("deltalake.DeltaTable", Overtaken)
-    monkeypatch.setattr("spark_jobs.storage.delta.commits.ATTEMPTS", 3)
-    with pytest.raises(CommitsContended, match="within 3 tries"):
+    monkeypatch.setattr("spark_jobs.storage.delta.commits.TRIED_FOR_S", 0.1)
+    with pytest.raises(CommitsContended, match=r"within 0\.1 s"):
         append_records(TableHandle(uri), [row("a", 1)], None)
     monkeypatch.undo()
     assert rows(uri) == []
@@ -121,7 +121,7 @@ def test_a_column_that_the_table_lacks_is_refused_by_name(tmp_path: Path) -> Non
     uri = empty(tmp_path, Table("bronze", "files", "A ledger.", FILES.columns[:2], ("source",)))
     with pytest.raises(ColumnsMissing, match="columns path, rows in") as refusal:
         append_records(TableHandle(uri), [{"source": "a"}, {"source": "a", "rows": 1, "path": "f"}], None)
-    assert (refusal.value.columns, rows(uri)) == (["path", "rows"], [])
+    assert (refusal.value.facts["columns"], rows(uri)) == (["path", "rows"], [])
 
 
 def test_columns_that_an_older_table_lacks_are_filled_in_one_commit_and_keep_their_comments(tmp_path: Path) -> None:

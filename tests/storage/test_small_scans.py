@@ -74,7 +74,7 @@ def asked(spark: SparkSession, query: str, most: int) -> tuple[list[str], int]:
 
 def jobs_of(spark: SparkSession, query: str, most: int = 256) -> int:
     """Jobs that Spark runs for a query."""
-    scheduler = spark.sparkContext._jsc.sc().dagScheduler()  # type: ignore[union-attr]
+    scheduler = spark.sparkContext._jsc.sc().dagScheduler()
     before = scheduler.numTotalJobs()
     asked(spark, query, most)
     return scheduler.numTotalJobs() - before

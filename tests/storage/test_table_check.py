@@ -32,25 +32,25 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def damage(lake: Path, **options) -> list[tuple[str, str]]:
+def damage(lake: Path, **options: bool) -> list[tuple[str, str]]:
     found = list(damaged_tables(lake, **options))
     assert all(each.table == "gold.db/state" for each in found)
     return [(each.file, each.finding) for each in found]
 
 
-def test_a_whole_table_has_no_damage(lake):
+def test_a_whole_table_has_no_damage(lake: Path) -> None:
     assert damage(lake) == []
     assert damage(lake, deep=True) == []
 
 
-def test_a_missing_file_is_named_and_a_removed_one_is_not_missed(lake):
+def test_a_missing_file_is_named_and_a_removed_one_is_not_missed(lake: Path) -> None:
     table = lake / "gold.db" / "state"
     (table / "part 0.parquet").unlink()
     (table / "part 1.parquet").unlink()
     assert damage(lake) == [("part 1.parquet", "is missing")]
 
 
-def test_a_truncated_file_is_seen_without_reading_it(lake):
+def test_a_truncated_file_is_seen_without_reading_it(lake: Path) -> None:
     file = lake / "gold.db" / "state" / "part 1.parquet"
     file.write_bytes(file.read_bytes()[:-10])
     [(name, finding)] = damage(lake)
@@ -58,7 +58,7 @@ def test_a_truncated_file_is_seen_without_reading_it(lake):
     assert "the log says" in finding
 
 
-def test_a_flipped_byte_is_seen_by_the_deep_check(lake):
+def test_a_flipped_byte_is_seen_by_the_deep_check(lake: Path) -> None:
     file = lake / "gold.db" / "state" / "part 2.parquet"
     content = bytearray(file.read_bytes())
     content[100] ^= 1
@@ -69,7 +69,7 @@ def test_a_flipped_byte_is_seen_by_the_deep_check(lake):
     assert "cannot be read" in finding
 
 
-def test_any_flipped_byte_is_seen_where_hadoop_has_left_checksums(lake):
+def test_any_flipped_byte_is_seen_where_hadoop_has_left_checksums(lake: Path) -> None:
     file = lake / "gold.db" / "state" / "part 2.parquet"
     whole = file.read_bytes()
     blocks = [whole[start : start + 512] for start in range(0, len(whole), 512)]
@@ -84,27 +84,27 @@ def test_any_flipped_byte_is_seen_where_hadoop_has_left_checksums(lake):
 
 
 @pytest.mark.parametrize("version", range(COMMITS))
-def test_a_deleted_commit_is_named(lake, version):
+def test_a_deleted_commit_is_named(lake: Path, version: int) -> None:
     (lake / "gold.db" / "state" / "_delta_log" / f"{version:020d}.json").unlink()
     [(name, finding)] = damage(lake)
     assert name == f"_delta_log/{version:020d}.json"
     assert "is missing" in finding
 
 
-def test_a_log_without_a_commit_is_damage_where_the_table_has_rows_alone(lake):
+def test_a_log_without_a_commit_is_damage_where_the_table_has_rows_alone(lake: Path) -> None:
     for log in (lake / "gold.db" / "state" / "_delta_log").iterdir():
         log.unlink()
     leave_remains(lake / "gold.db" / "stopped")
     assert damage(lake) == [("_delta_log", "holds no version")]
 
 
-def test_a_commit_that_is_not_json_is_named(lake):
+def test_a_commit_that_is_not_json_is_named(lake: Path) -> None:
     (lake / "gold.db" / "state" / "_delta_log" / f"{1:020d}.json").write_text('{"add": ')
     [(name, _)] = damage(lake)
     assert name == f"_delta_log/{1:020d}.json"
 
 
-def test_a_checkpoint_stands_for_the_commits_before_it(lake):
+def test_a_checkpoint_stands_for_the_commits_before_it(lake: Path) -> None:
     log = lake / "gold.db" / "state" / "_delta_log"
     size = (log.parent / "part 1.parquet").stat().st_size
     adds = pa.array([{"path": "part%201.parquet", "size": size}, None])

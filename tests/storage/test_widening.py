@@ -31,12 +31,12 @@ def test_rows_of_before_have_in_a_new_column_what_it_says(spark: SparkSession, d
     lake.catalog.widen([table])
     assert lake.commits == 1
     assert {tuple(row) for row in lake.read(table).select("k", "n", "note").collect()} == expected
-    assert lake.catalog.lacking([table]) == {}
+    assert lake.catalog.missing_columns([table]) == {}
     lake.catalog.widen([table])
     assert lake.commits == 1
     described = spark.sql(f"DESCRIBE {table.qualified}").collect()
     assert ("n", "bigint", "Number.") in [tuple(row) for row in described]
-    assert spark.sql(f"DESCRIBE DETAIL {table.qualified}").first().partitionColumns == ["k"]
+    assert spark.sql(f"DESCRIBE DETAIL {table.qualified}").head(1)[0].partitionColumns == ["k"]
 
     lake.append(replace(table, columns=(*KEPT,)), spark.createDataFrame([("c", 5)], "k STRING, n BIGINT"), None)
     assert spark.table(table.qualified).where("k = 'c'").select("n", "half").first() == (5, None)

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.jobs.erase import erase
-from spark_jobs.jobs.erase_words import names_value
+from spark_jobs.erasure.erase import erase
+from spark_jobs.erasure.words import names_value
 from spark_jobs.landing.choices import Choice
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.places import lake_root

@@ -49,7 +49,9 @@ def opened(lake: Lake, database: str) -> Arrangement[Any]:
 
 def as_frame(lake: Lake) -> Callable[[list[tuple[str, str, int, int]]], Any]:
     schema = "key STRING, value STRING, time TIMESTAMP, diff BIGINT"
-    return lambda rows: lake.spark.createDataFrame([(k, v, instant(t), d) for k, v, t, d in rows], schema)
+    spark = lake.spark
+    assert spark is not None
+    return lambda rows: spark.createDataFrame([(k, v, instant(t), d) for k, v, t, d in rows], schema)
 
 
 def crash(database: str, index: int, point: int) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
@@ -139,7 +140,7 @@ class Days:
         row = {"source": self.source.name, "landing": move.token, "rows": landed}
         self.lake.append(FILES, frame_of(self.lake.spark, FILES, [row]), None)
         landings = [move.token]
-        given = {"before": move.before, "after": move.after, "token": move.token, "landings": landings}
+        given: dict[str, Any] = {"before": move.before, "after": move.after, "token": move.token, "landings": landings}
         return measure_trace(self.lake, self.source, **given).values
 
     def read(self, *times_us: int) -> dict[int, Counter[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from spark_jobs.kernels.arrangement import ArrangementState
+from spark_jobs.engine.arrangement import ArrangementState
 from spark_jobs.model import Frontier
 from spark_jobs.trace import Arrangement
 

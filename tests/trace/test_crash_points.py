@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.kernels.arrangement import StoredBatch
+from spark_jobs.engine.arrangement import StoredBatch
 from spark_jobs.trace import Arrangement, ArrowPlane, MemoryJournal, StateChange, updates_table
 from tests.trace.scenario import operations, shape
 

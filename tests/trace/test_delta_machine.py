@@ -1,4 +1,4 @@
-"""The state machine of `tests/kernels/arrangement_machine` over an arrangement on Delta: few steps."""
+"""The state machine of `tests/engine/arrangement_machine` over an arrangement on Delta: few steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import Arrangement, Slice
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.records_journal import RecordsJournal
-from tests.kernels.arrangement_machine import ArrangementBesideHistory, Row, leaps, updates
+from tests.engine.arrangement_machine import ArrangementBesideHistory, Row, leaps, updates
 from tests.trace.test_delta_plane import frame, journal_of, listed, updates_of
 
 if TYPE_CHECKING:

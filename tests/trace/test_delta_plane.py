@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.engine.twins import consolidation as naive
 from spark_jobs.errors import TidemarkError
-from spark_jobs.kernels import consolidate_naive as naive
 from spark_jobs.model import Frontier
 from spark_jobs.storage.descriptions.schema import Column, Table
 from spark_jobs.storage.descriptions.tables import FRONTIERS, UPDATE
@@ -23,7 +23,7 @@ from spark_jobs.trace import Arrangement, StateConflict, seal_all
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.plane import Slice
 from spark_jobs.trace.records_journal import RecordsJournal
-from tests.kernels.arrangement_contract import DataPlaneContract, Row
+from tests.engine.arrangement_contract import DataPlaneContract, Row
 
 pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
@@ -93,7 +93,7 @@ class TestDeltaPlane(DataPlaneContract):
         plane.write(rows, n_rows=35)
         stored = plane.stored([handle])[handle]
         assert (stored.n_updates, stored.least, stored.greatest) == (35, 0, 34)
-        placed = plane._lake.read(plane._table).where(f"batch = '{handle}'")
+        placed = SparkLake(self.spark).read(plane._table).where(f"batch = '{handle}'")
         files: dict[str, list[Any]] = {}
         for row in placed.selectExpr("_metadata.file_path AS file", "key", "unix_micros(time) AS time").collect():
             files.setdefault(row.file, []).append((row.key, row.time))

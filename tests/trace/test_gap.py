@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.kernels.arrangement import ArrangementState
+from spark_jobs.engine.arrangement import ArrangementState
 from spark_jobs.sources import Source, load_source
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.gap import gap_before, gap_refusal

@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs.kernels.arrangement import ArrangementState, StoredBatch, UnsealedBatch, check_state
+from spark_jobs.engine.arrangement import ArrangementState, StoredBatch, UnsealedBatch, check_state
 from spark_jobs.storage.delta.places import TableHandle
 from spark_jobs.storage.delta.records import Rows, append_next_records, arrow_records, read_records
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import FRONTIERS
 from spark_jobs.trace import StateChange, StateConflict
 from spark_jobs.trace.records_journal import RecordsJournal
-from tests.kernels.arrangement_contract import StateJournalContract
+from tests.engine.arrangement_contract import StateJournalContract
 
 WRITERS, COMMITS = 3, 12
 

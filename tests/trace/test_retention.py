@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.kernels.arrangement import ArrangementState
-from spark_jobs.kernels.deltas.frontiers import BelowHorizon
+from spark_jobs.engine.arrangement import ArrangementState
+from spark_jobs.engine.deltas import BelowHorizon
 from spark_jobs.model import Frontier
 from spark_jobs.sources import Source, parse_source
 from spark_jobs.storage.coordination.publication import Publication

@@ -16,9 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from expectations import GATES
 from spark_jobs.config import Settings
+from spark_jobs.engine.arrangement import ArrangementState, ReadLease, check_state
+from spark_jobs.engine.arrangement.errors import ReadBelowSince
 from spark_jobs.jobs import visits
-from spark_jobs.kernels.arrangement import Lease, check_state
-from spark_jobs.kernels.arrangement.errors import ReadBelowSince
 from spark_jobs.sources import load_source
 from spark_jobs.storage.coordination import leases, publication
 from spark_jobs.storage.descriptions.tables import FRONTIERS, LATE, STATE, updates
@@ -55,6 +55,12 @@ def days(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> Iterat
     yield Days(SparkLake(lake), load_source(settings.sources / "meters.yml"), tmp_path)
 
 
+def handles_of(state: ArrangementState) -> set[str]:
+    """The handles of the batches that hold updates."""
+    sealed = {batch.handle for batch in state.trace if batch.n_updates}
+    return sealed | {batch.handle for batch in state.unsealed if batch.n_updates}
+
+
 def faultless(measured: dict[str, int]) -> bool:
     """Whether every bound of the trace suite holds."""
     for invariant in GATES["trace"]:
@@ -74,7 +80,7 @@ def test_definite_reads_stay_while_batches_merge_and_go(days: Days, spark_settin
     plane = SourcePlane(days.lake, days.source)
     known: dict[int, Counter[int]] = {}
     merges = 0
-    for day in range(6):
+    for day in range(8):
         added = a_day(day)
         move = days.land(day, added)
         assert faultless(days.measured(move, landed=sum(diff for _, _, diff in added)))
@@ -93,7 +99,7 @@ def test_definite_reads_stay_while_batches_merge_and_go(days: Days, spark_settin
         assert read == {at: days.model(at) for at in probes}
         assert all(known.setdefault(at, bag) == bag for at, bag in read.items())
         stored = set(plane.stored())
-        named = {b.handle for b in (*state.trace, *state.unsealed) if b.n_updates}
+        named = handles_of(state)
         assert stored == named | {handle for handle, _ in days.standing().obsolete}
     assert merges >= 3
     state = days.standing().arrangement
@@ -119,7 +125,7 @@ def test_replaced_batches_go_with_the_next_write_so_that_upkeep_commits_only_wha
         # a publication has been made over what earlier runs replaced, so that is gone; this run's is still there
         standing = days.standing()
         assert {token for _, token in standing.obsolete} <= {move.token}
-        named = {b.handle for b in (*standing.arrangement.trace, *standing.arrangement.unsealed) if b.n_updates}
+        named = handles_of(standing.arrangement)
         assert set(plane.stored()) == named | {handle for handle, _ in standing.obsolete}
         replaced += len(standing.obsolete)
         days.publish()
@@ -186,7 +192,7 @@ def test_a_held_read_keeps_since_back_until_it_expires_or_is_released(
         days.land(day, a_day(day))
         days.publish()
     held_at = days.start_us + DAY_US
-    lease = Lease("reader", held_at, expires_at=100)
+    lease = ReadLease("reader", held_at, expires_at=100)
     leases = visits.hold(settings, days.source, days.lake.spark, lease).arrangement.leases
     assert leases == (lease,)
     assert days.upkeep(now_us=99)[1].after.arrangement.since.time == held_at

@@ -7,11 +7,18 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.kernels.arrangement import ArrangementState, Lease, StoredBatch, TraceBatch, UnsealedBatch, check_state
-from spark_jobs.kernels.arrangement.compaction import CompactionResponse
+from spark_jobs.engine.arrangement import (
+    ArrangementState,
+    CompactionResponse,
+    ReadLease,
+    StoredBatch,
+    TraceBatch,
+    UnsealedBatch,
+    check_state,
+)
 from spark_jobs.model import Frontier
 from spark_jobs.trace.frontiers import SourceFrontiers
-from spark_jobs.trace.withdrawal import withdrawn
+from spark_jobs.trace.withdrawal import withdraw
 
 STEP = 10
 
@@ -35,7 +42,7 @@ def moved(frontiers: SourceFrontiers, token: int, late: int, merges: bool) -> So
             merged = after.install_merge(CompactionResponse(pair, batch))
             assert merged is not None
             after = merged
-    return replace(frontiers.replacing(after, token), reached_us=seal, horizon_us=seal - STEP)
+    return replace(frontiers.replace_arrangement(after, token), reached_us=seal, horizon_us=seal - STEP)
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), min_size=1, max_size=8), st.integers(0, 8))
@@ -46,9 +53,9 @@ def test_the_frontiers_of_the_publication_stand_again_and_nothing_that_followed_
     for token, (late, merges) in enumerate(runs, 1):
         states.append(moved(states[-1], token, late, merges))
     published, unpublished = states[min(published_after, len(runs) - 1)], states[-1]
-    lease = Lease("audit", unpublished.arrangement.since.time or 0, 99)
+    lease = ReadLease("audit", unpublished.arrangement.since.time or 0, 99)
     unpublished = replace(unpublished, arrangement=unpublished.arrangement.hold(lease))
-    restored = withdrawn(unpublished, published, 100)
+    restored = withdraw(unpublished, published, 100)
     check_state(restored.arrangement)
     assert restored.seal_us == published.seal_us
     assert restored.arrangement.handles() == published.arrangement.handles()

@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 def airflow(
     arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS…", help="As Airflow takes them.")] = None,
 ) -> None:
-    """Airflow's own command line, on this installation: `tidemark airflow dags list`."""
+    """Run a command of Airflow: `tidemark airflow dags list`."""
     settings = load_settings()
     environment = airflow_environment(settings)
     sys.stdout.flush()
@@ -29,7 +29,7 @@ def airflow(
 
 
 def print_environment() -> None:
-    """The `export` lines that a shell needs for `airflow` to find this installation; what the shell has is left out."""
+    """Print the `export` lines with which `airflow` finds this installation, without those that the shell has."""
     for name, value in airflow_environment(load_settings()).items():
         if os.environ.get(name) != value:
             typer.echo(f"export {name}={shlex.quote(value)}")
@@ -43,7 +43,7 @@ def airflow_environment(settings: Settings) -> dict[str, str]:
     """
     from spark_jobs.server import airflow_parts, postgres
     from spark_jobs.server.errors import ServerUnreachable
-    from spark_jobs.server.status import running_supervisor
+    from spark_jobs.server.state import running_supervisor
 
     if settings.airflow_database_url is None:
         running = running_supervisor(settings)

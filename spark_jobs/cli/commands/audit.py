@@ -1,4 +1,4 @@
-"""`audit`: all that landed and all that is published, against the files' ledger and what the trace gives anew."""
+"""`audit`: landed rows compared with the files' ledger, and published rows with rows computed anew from the trace."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.text import Text
 
 from spark_jobs.cli.arguments import SourceArgument, drop_time, known_source, server_session
 from spark_jobs.cli.output import JsonOption, emit, table
+from spark_jobs.cli.progress import working
 from spark_jobs.config import load_settings
 
 
@@ -26,20 +27,26 @@ def audit(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Prove a source: every file's rows in bronze and in the trace, a sample of files read again, windows and states
-    computed anew from the trace. Changes nothing; results are in quality.results. Exit code 1 if something is wrong.
+    """Prove that the stored rows of a source are those of its files.
+
+    It counts every file's rows in bronze and in the trace, reads a sample of files again, and computes windows and
+    states anew from the trace. It changes nothing; results are in quality.results. Exit code 1 if something is wrong.
     """
     settings = load_settings()
     checked = known_source(settings, source)
     first = 0 if since is None else max(checked.drops.seq_no_at(drop_time(checked, since)), 0)
     with server_session(settings, "tidemark-audit") as spark:
+        from spark_jobs.audit.audit import audit as audit_source
         from spark_jobs.gates.verdicts import verdict_lines
-        from spark_jobs.jobs.audit import audit as audit_source
 
-        done = audit_source(settings, checked, spark, since=first)
-    rows = [(v.name, v.verdict, v.observed, v.expectation) for v in done.verdicts]
-    failed = [Text(verdict_lines(verdict).strip("\n")) for verdict in done.failed]
-    summary = Text(f"{done.run_id}: {len(done.failed)} of {len(rows)} do not hold, in {done.seconds} s")
-    emit(as_json, asdict(done), lambda: Group(table(["what", "verdict", "found", "expected"], rows), *failed, summary))
-    if done.failed:
+        with working(f"audit {source}") as report_step:
+            report_step("files, trace and published rows")
+            report = audit_source(settings, checked, spark, since=first)
+    rows = [(v.name, v.verdict, v.observed, v.expectation) for v in report.verdicts]
+    failed = [Text(verdict_lines(verdict).strip("\n")) for verdict in report.failed]
+    summary = Text(f"{report.run_id}: {len(report.failed)} of {len(rows)} do not hold, in {report.seconds} s")
+    emit(
+        as_json, asdict(report), lambda: Group(table(["what", "verdict", "found", "expected"], rows), *failed, summary)
+    )
+    if report.failed:
         raise typer.Exit(1)

@@ -20,14 +20,15 @@ from spark_jobs.cli.arguments import (
     known_source,
     server_session,
 )
-from spark_jobs.cli.backfill_progress import STOPPED, shown, stopping
+from spark_jobs.cli.backfill_progress import STOPPED, show_progress, stopping
 from spark_jobs.cli.drops import drops_asked_for
 from spark_jobs.cli.output import JsonOption, emit, note, table
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError
+from spark_jobs.model import pluralize
 
 if TYPE_CHECKING:
-    from spark_jobs.jobs.drops import Drop
+    from spark_jobs.jobs.drops import DropStatus
     from spark_jobs.server.backfill import Backfill, BackfillFailed, SliceRun
     from spark_jobs.sources import Source
     from spark_jobs.trace.gap import SealGap
@@ -70,10 +71,10 @@ def backfill(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a range of drops through Airflow, again where they ran before, many drops a run, and wait until they have
-    ended.
+    """Run a range of drops through Airflow, and wait for it.
 
-    Each run is one publication. Ctrl-C stops after the present one; --resume goes on.
+    A run has many drops, also drops that have run before, and is one publication. Ctrl-C stops the backfill after the
+    present run; --resume continues it.
     """
     from spark_jobs.server import backfill as backfills
 
@@ -82,8 +83,8 @@ def backfill(
     if resume:
         if any((first, last, batch, each, only_missing, failed, accept_definition, pass_gap, dry_run)):
             raise ParameterError(
-                expected="--resume alone: it goes on with what was asked for then",
-                found="--resume with an option that says what to run, or --dry-run",
+                expected="--resume alone: it continues the backfill with the options of its start",
+                found="--resume with an option that chooses runs, or --dry-run",
                 next_step="leave either out",
             )
         work = backfills.last_backfill(settings, source)
@@ -97,15 +98,15 @@ def backfill(
             )
         drops = drops_asked_for(settings, checked, first, last, only_missing=only_missing, failed=failed)
         if dry_run or not drops:
-            plan = planned(settings, checked, drops, batch)
-            emit(as_json, plan, lambda: _plan_shown(plan))
+            plan = plan_runs(settings, checked, drops, batch)
+            emit(as_json, plan, lambda: _plan_view(plan))
             return
-        slices = [_slice(checked, each) for each in sliced(checked, drops, batch)]
+        slices = [_slice(checked, each) for each in slice_drops(checked, drops, batch)]
         work = backfills.new_backfill(source, slices, pass_gap=pass_gap, accept_definition=accept_definition)
     runs = through_airflow(settings, checked, work, unpause=unpause)
     emit(as_json, [asdict(run) for run in runs], lambda: _runs_table(runs))
     if any(run.state != "success" for run in runs):
-        note(f"stopped; go on with: tidemark backfill {source} --resume")
+        note(f"stopped; continue with: tidemark backfill {source} --resume")
         raise typer.Exit(STOPPED)
 
 
@@ -117,7 +118,7 @@ def _one_drop(batch: int | None) -> int:
     return 1
 
 
-def sliced(source: Source, drops: list[Drop], batch: int | None) -> list[list[Drop]]:
+def slice_drops(source: Source, drops: list[DropStatus], batch: int | None) -> list[list[DropStatus]]:
     """The drops of each run."""
     from spark_jobs.jobs.drops import slices
 
@@ -129,7 +130,7 @@ def backfill_range(settings: Settings, source: Source, first: str, last: str, *,
     from spark_jobs.server import backfill as backfills
 
     drops = drops_asked_for(settings, source, first, last)
-    slices = [_slice(source, each) for each in sliced(source, drops, batch)]
+    slices = [_slice(source, each) for each in slice_drops(source, drops, batch)]
     work = backfills.new_backfill(source.name, slices)
     return through_airflow(settings, source, work)
 
@@ -145,7 +146,7 @@ def through_airflow(settings: Settings, source: Source, backfill: Backfill, *, u
         AirflowApi(settings) as api,
         stopping(source.name) as stop,
         _place_in_line(settings, source, backfill) as keep_place,
-        shown(source.name, total) as tell,
+        show_progress(source.name, total) as tell,
     ):
 
         def look(runs: list[SliceRun]) -> None:
@@ -173,11 +174,11 @@ def through_airflow(settings: Settings, source: Source, backfill: Backfill, *, u
 
 @contextmanager
 def _place_in_line(settings: Settings, source: Source, backfill: Backfill) -> Iterator[Any]:
-    """Keep the next run's place in the line before the source while the present one runs: a run whose drops come after
-    those of the backfill, and that would leave some out, waits for all of it.
+    """Keep the place of the backfill's next run in the line of the source's runs while its present run is at work.
 
-    While the present one is only queued, the next one's place goes stale: Airflow begins no run while as many wait as
-    `max_active_runs` allows, and these would wait for that place."""
+    So a run of later drops, which would leave out drops of the backfill, waits for all of it. While the present run is
+    only queued, the next run loses its place: Airflow begins no run while `max_active_runs` runs wait, and these would
+    wait for that place."""
     from spark_jobs.storage.coordination.turns import Line, NoDriver, Turn
 
     lines: dict[str, Line] = {}
@@ -207,26 +208,27 @@ def _place_in_line(settings: Settings, source: Source, backfill: Backfill) -> It
         leave()
 
 
-def _slice(source: Source, drops: list[Drop]) -> Any:
-    from spark_jobs.server.backfill import Slice
+def _slice(source: Source, drops: list[DropStatus]) -> Any:
+    from spark_jobs.server.backfill import BackfillSlice
 
     labels = [source.drops.label(drops[end].seq_no) for end in (0, -1)]
-    return Slice(labels[0], labels[1], len(drops), sum(drop.bytes for drop in drops))
+    return BackfillSlice(labels[0], labels[1], len(drops), sum(drop.bytes for drop in drops))
 
 
-def planned(settings: Settings, source: Source, drops: list[Drop], batch: int | None) -> list[dict[str, Any]]:
-    """The runs that a backfill of these drops takes: files, bytes, rows and seconds of each, None where no past run
-    tells."""
+def plan_runs(settings: Settings, source: Source, drops: list[DropStatus], batch: int | None) -> list[dict[str, Any]]:
+    """The runs that a backfill of these drops takes: files, bytes, rows and seconds of each.
+
+    A number is None if no past run allows an estimate."""
     from spark_jobs.jobs.estimate import estimate_seconds
     from spark_jobs.storage.coordination import leases
 
     with leases.hold_still(settings.home / "leases", source=source.name) as lease:
         past = lease.past
-    known = [drop for drop in drops if drop.state == "landed" and drop.bytes]
-    known_bytes = sum(drop.bytes for drop in known)
-    per_byte = sum(drop.rows for drop in known) / known_bytes if known_bytes else None
+    landed_drops = [drop for drop in drops if drop.state == "landed" and drop.bytes]
+    known_bytes = sum(drop.bytes for drop in landed_drops)
+    per_byte = sum(drop.rows for drop in landed_drops) / known_bytes if known_bytes else None
     result = []
-    for each in sliced(source, drops, batch):
+    for each in slice_drops(source, drops, batch):
         of_run = _slice(source, each)
         rows = None
         if per_byte is not None or all(drop.state == "landed" for drop in each):
@@ -246,26 +248,28 @@ def planned(settings: Settings, source: Source, drops: list[Drop], batch: int | 
     return result
 
 
-def _plan_shown(plan: list[dict[str, Any]]) -> Any:
+def _plan_view(plan: list[dict[str, Any]]) -> Any:
     if not plan:
         return Text("no drop to run")
-    known = [each["seconds"] for each in plan if each["seconds"] is not None]
-    spent = f", about {sum(known):,.0f} s of work" if len(known) == len(plan) else ""
+    estimates = [each["seconds"] for each in plan if each["seconds"] is not None]
+    spent = f", about {sum(estimates):,.0f} s of work" if len(estimates) == len(plan) else ""
     drops, files = (sum(each[name] for each in plan) for name in ("drops", "files"))
-    total = Text(f"{len(plan)} runs of {drops} drops with {files} files{spent}; nothing was started")
+    runs = f"{pluralize(len(plan), 'run')} of {pluralize(drops, 'drop')} with {pluralize(files, 'file')}"
+    total = Text(f"{runs}{spent}; nothing was started")
     return Group(table(list(plan[0]), [tuple(each.values()) for each in plan]), total)
 
 
 def _gap_of(settings: Settings, source: Source, backfill: Backfill, failure: BackfillFailed) -> SealGap | None:
-    """Where a run was refused for drops that were left out, that refusal: it says more than that the run failed. None
-    where it was not, or where nobody can tell."""
+    """The refusal of a run that would have left drops out; it is more exact than the run's failure.
+
+    None if the run failed for another reason, or if the reason is unknown."""
     ends = [each for number, each in enumerate(backfill.slices) if _has_failed(backfill, number, failure)]
     times = [source.drops.time_named(text) for text in (ends[0].first, ends[-1].last)]
     drops = source.drops.seq_nos(*times)
     interval = (source.drops.start(drops.start), source.drops.start(drops.stop))
-    # what keeps this from being told, such as a lake server that is away, must not hide that the run failed
+    # an error here, such as a lake server that is down, must not hide that the run failed
     with suppress(Exception), server_session(settings, "tidemark-backfill") as spark:
-        from spark_jobs.jobs.plan import gap_of_run
+        from spark_jobs.plans.plan import gap_of_run
 
         return gap_of_run(source, interval, spark)
     return None

@@ -1,4 +1,4 @@
-"""`chains`, `history` and `rollback`: what chains hold, an entity's deltas, the rows that bring a past state back."""
+"""`chains`, `history` and `rollback`: sizes of chains, an entity's deltas, rows that bring a past state back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_jobs.cli.output import JsonOption, emit, table
 from spark_jobs.config import load_settings
 
 if TYPE_CHECKING:
-    from spark_jobs.kernels.deltas.versions import ChainVersion
+    from spark_jobs.engine.deltas import ChainVersion
 
 EntityArgument = Annotated[str, typer.Argument(help="The entity.")]
 
@@ -25,7 +25,10 @@ def register(app: typer.Typer) -> None:
 
 
 def chains(source: SourceArgument, as_json: JsonOption = False) -> None:
-    """Show the sizes of a source's chains, and the bytes that they take beside its deltas."""
+    """Show the sizes of a source's chains.
+
+    Their bytes are compared with those of its deltas.
+    """
     settings = load_settings()
     checked = known_source(settings, source)
     from spark_jobs.reads.chain_metrics import chain_metrics
@@ -34,15 +37,15 @@ def chains(source: SourceArgument, as_json: JsonOption = False) -> None:
 
     check_keeps_chains(checked)
     with server_session(settings, "tidemark-chains") as spark:
-        found = asdict(chain_metrics(SparkLake(spark), checked))
-    emit(as_json, found, lambda: table(["measure", "value"], list(found.items())))
+        metrics = asdict(chain_metrics(SparkLake(spark), checked))
+    emit(as_json, metrics, lambda: table(["measure", "value"], list(metrics.items())))
 
 
 def history(source: SourceArgument, entity: EntityArgument, as_json: JsonOption = False) -> None:
-    """The deltas of an entity that stand, in order, each with the state after it."""
+    """Show the deltas of an entity, each with the state after it."""
     settings = load_settings()
     checked = known_source(settings, source)
-    from spark_jobs.kernels.deltas.traffic import entity_class
+    from spark_jobs.engine.deltas import entity_class
     from spark_jobs.reads.state_reads import check_keeps_chains, entity_history
     from spark_jobs.storage.coordination.read_counts import count_read
     from spark_jobs.storage.lakes.spark_lake import SparkLake
@@ -52,9 +55,9 @@ def history(source: SourceArgument, entity: EntityArgument, as_json: JsonOption 
         versions = entity_history(SparkLake(spark), checked, entity)
     if versions:
         count_read(settings.home, source, of_class=int(entity_class(versions[-1].state.delta_count)))
-    found = [_plain(version) for version in versions]
+    versions_as_json = [_plain(version) for version in versions]
     columns = ["event_time", "row_id", "op", "refusal", "vector"]
-    emit(as_json, found, lambda: table(columns, [[row[c] for c in columns] for row in found]))
+    emit(as_json, versions_as_json, lambda: table(columns, [[row[c] for c in columns] for row in versions_as_json]))
 
 
 def _plain(version: ChainVersion) -> dict[str, Any]:
@@ -71,17 +74,21 @@ def rollback(
     source: SourceArgument,
     entity: EntityArgument,
     to: Annotated[str, typer.Option("--to", help="Event time whose state comes back.")],
-    at: Annotated[str, typer.Option("--at", help="Event time from which it holds; after the entity's newest delta.")],
+    at: Annotated[str, typer.Option("--at", help="Event time of the new rows; after the entity's newest delta.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Rows for a coming drop, which bring an entity back to the state that it had; history stays as it is."""
+    """Print rows that bring an entity back to an earlier state.
+
+    They are for a file of a coming drop. The history stays as it is.
+    """
     settings = load_settings()
     checked = known_source(settings, source)
-    from spark_jobs.reads.state_reads import check_keeps_chains, rollback_rows
+    from spark_jobs.reads.state_reads import check_keeps_chains, check_rows_land, rollback_rows
     from spark_jobs.storage.descriptions.times import micros
     from spark_jobs.storage.lakes.spark_lake import SparkLake
 
     check_keeps_chains(checked)
+    check_rows_land(checked)
     to_us, at_us = micros(instant(to)), micros(instant(at))
     with server_session(settings, "tidemark-rollback") as spark:
         rows = rollback_rows(SparkLake(spark), checked, entity, to_us, at_us=at_us)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from spark_jobs.cli.arguments import drops_between, known_source, server_session
 from spark_jobs.cli.commands.backfill import backfill_range
+from spark_jobs.cli.commands.open import open_in_airflow
 from spark_jobs.cli.commands.run import run_source
 from spark_jobs.cli.output import note, show, table
 from spark_jobs.config import Settings, load_settings
@@ -24,12 +26,15 @@ def register(app: typer.Typer) -> None:
 
 
 def demo() -> None:
-    """The whole way on real input: a week of flights through Airflow, of weather without it, and what came of them."""
+    """Run a week of the sample, from files to results.
+
+    The flights run through Airflow, the weather without it. In a terminal it ends with the portal in a browser.
+    """
     settings = load_settings()
-    begun = time.monotonic()
+    start_s = time.monotonic()
     spent: dict[str, float] = {}
 
-    def timed(what: str, since: float) -> float:
+    def time_step(what: str, since: float) -> float:
         now = time.monotonic()
         spent[what] = round(now - since, 1)
         return now
@@ -38,19 +43,21 @@ def demo() -> None:
 
     note("starting the lake server and Airflow")
     control.up(settings, airflow=True, progress=note)
-    mark = timed("start", begun)
+    mark = time_step("start", start_s)
     _prepare(settings)
-    mark = timed("sample data", mark)
+    mark = time_step("sample data", mark)
     note(f"backfilling flights from {FIRST} to {LAST} through Airflow")
     backfill_range(settings, known_source(settings, "flights"), FIRST, LAST, batch=1)
-    mark = timed("seven runs of flights through Airflow", mark)
+    mark = time_step("seven runs of flights through Airflow", mark)
     note(f"running weather from {FIRST} to {LAST} as one run, without Airflow")
     _without_airflow(settings, "weather")
-    mark = timed("one run of weather", mark)
+    mark = time_step("one run of weather", mark)
     show(_results(settings))
-    timed("results", mark)
-    shown = ", ".join(f"{what} {seconds} s" for what, seconds in spent.items())
-    show(Text(f"\n{time.monotonic() - begun:.1f} s in all: {shown}"))
+    time_step("results", mark)
+    durations = ", ".join(f"{what} {seconds} s" for what, seconds in spent.items())
+    show(Text(f"\n{time.monotonic() - start_s:.1f} s in all: {durations}"))
+    if sys.stdout.isatty():
+        open_in_airflow(settings, browser=True)
 
 
 def _without_airflow(settings: Settings, source: str) -> None:
@@ -91,16 +98,17 @@ QUERIES = {
 def _results(settings: Settings) -> Group:
     from spark_jobs.gates import data_docs_index
 
-    shown: list[Any] = []
+    parts: list[Any] = []
     with server_session(settings, "tidemark-demo") as spark:
         for title, query in QUERIES.items():
             result = spark.sql(query).toArrow()
             rows = list(zip(*(column.to_pylist() for column in result.columns), strict=True))
-            shown += [Text(), table(result.column_names, rows, title=title)]
+            parts += [Text(), table(result.column_names, rows, title=title)]
     password = settings.airflow_home / "passwords.json"
     addresses = [
+        ("Portal", settings.page_url("index"), "`tidemark open` opens it and logs in"),
         ("Airflow", settings.airflow_url, f"admin, password in {password}"),
         ("SQL (JDBC)", settings.jdbc_url, f"beeline, DBeaver: user reader, password in {settings.logins_file}"),
         ("Data quality", data_docs_index(settings).as_uri(), "Great Expectations Data Docs"),
     ]
-    return Group(*shown, Text(), table(["what", "address", "how"], addresses))
+    return Group(*parts, Text(), table(["what", "address", "how"], addresses))

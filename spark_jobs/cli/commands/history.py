@@ -1,4 +1,4 @@
-"""`state` and `windows`: what is published, and what was known at an earlier time."""
+"""`state` and `windows`: published rows, now or as known at an earlier time."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def state(
     limit: LimitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """State of entities at an event time, as known at a visible time.
+    """Show states at an event time, as known at a visible time.
 
-    Between two publications it tells more than the published tables, which show the earlier: `gold.<source>_as_of`.
+    Between two publications it knows more than the published tables, which show the earlier: `gold.<source>_as_of`.
     """
     settings = load_settings()
     checked = known_source(settings, source)
     times = {"event_us": _micros(at), "known_us": _micros(as_of)}
     with server_session(settings, "tidemark-state") as spark:
-        from spark_jobs.kernels.deltas.traffic import entity_class
+        from spark_jobs.engine.deltas import entity_class
         from spark_jobs.reads.as_of import entity_state, states_at
         from spark_jobs.storage.coordination.read_counts import count_read
         from spark_jobs.storage.lakes.spark_lake import SparkLake
@@ -66,7 +66,7 @@ def windows(
     limit: LimitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rows of a window table, as they were published at a visible time."""
+    """Show rows of a window table, now or as of a visible time."""
     settings = load_settings()
     checked = known_source(settings, source)
     if name not in checked.windows:
@@ -86,8 +86,8 @@ def windows(
 
         definition = Definition(checked, name)
         frame = windows_as_of(SparkLake(spark), definition, known_us)
-        found = fetch(frame.orderBy(*definition.identity), most_rows(limit, as_json=as_json))
-    emit_rows(as_json, found)
+        rows = fetch(frame.orderBy(*definition.identity), most_rows(limit, as_json=as_json))
+    emit_rows(as_json, rows)
 
 
 def _micros(text: str | None) -> int | None:

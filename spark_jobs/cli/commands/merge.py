@@ -1,4 +1,4 @@
-"""`merge`: a source's chunks of many drops become few."""
+"""`merge`: merge a source's chunks of many drops into a few."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from rich.text import Text
 
 from spark_jobs.cli.arguments import SourceArgument, known_source, server_session
 from spark_jobs.cli.output import JsonOption, emit
+from spark_jobs.cli.progress import working
 from spark_jobs.config import load_settings
+from spark_jobs.model import pluralize
 
 
 def register(app: typer.Typer) -> None:
@@ -18,20 +20,21 @@ def register(app: typer.Typer) -> None:
 
 
 def merge(source: SourceArgument, as_json: JsonOption = False) -> None:
-    """Merge the chunks of all published drops in bronze; answers stay the same. Safe while a run is on.
+    """Merge the chunks of all published drops in bronze.
 
-    Runs merge the newest chunks by themselves from time to time: this is for after a long backfill, or after other
-    limits in the source file.
+    Answers stay the same, and runs may continue. Runs merge the newest chunks by themselves from time to time: this
+    command is for the time after a long backfill, or after a change of limits in the source file.
     """
     settings = load_settings()
     checked = known_source(settings, source)
-    with server_session(settings, "tidemark-merge") as spark:
+    with working(f"merge {source}"), server_session(settings, "tidemark-merge") as spark:
         from spark_jobs.jobs.visits import merge as merge_source
 
-        done = merge_source(settings, checked, spark)
-    told = f"{source}: {done.chunks_before:,} chunks of {done.rows:,} rows became {done.chunks_after:,}"
+        merges = merge_source(settings, checked, spark)
+    before = f"{pluralize(merges.chunks_before, 'chunk')} of {pluralize(merges.rows, 'row')}"
+    sentence = f"{source}: {before} became {merges.chunks_after:,}"
     emit(
         as_json,
-        {"source": source, **dataclasses.asdict(done)},
-        lambda: Text(told if done.chunks_before else f"{source}: nothing to merge"),
+        {"source": source, **dataclasses.asdict(merges)},
+        lambda: Text(sentence if merges.chunks_before else f"{source}: nothing to merge"),
     )

@@ -1,4 +1,4 @@
-"""`plan`: what a run would change, before it does."""
+"""`plan`: the changes that a run would make."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from spark_jobs.cli.arguments import (
     server_session,
 )
 from spark_jobs.cli.hints import hints
-from spark_jobs.cli.output import ELEMENTS, JsonOption, emit, table
+from spark_jobs.cli.output import JsonOption, emit, table
+from spark_jobs.cli.progress import working
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
+from spark_jobs.model import pluralize
 from spark_jobs.storage.coordination.kept_plans import keep_plan
 
 if TYPE_CHECKING:
-    from spark_jobs.jobs.plan import Plan
-    from spark_jobs.restatement.preview import Difference
+    from spark_jobs.plans.plan import Plan
+    from spark_jobs.restatement.preview import TableDifference
 
 SAMPLE = 10
 """Changed rows of a table that fit on a screen."""
@@ -47,10 +49,11 @@ def plan(
         Path | None, typer.Option("--save", help="Write the plan here, for `tidemark run --plan`.", dir_okay=False)
     ] = None,
     retract: Annotated[
-        bool, typer.Option("--retract", help="What taking back these drops, or the file, would change.")
+        bool, typer.Option("--retract", help="Show the changes of taking back these drops, or the file.")
     ] = False,
     replay: Annotated[
-        bool, typer.Option("--replay", help="What reading their files with records in quarantine again would change.")
+        bool,
+        typer.Option("--replay", help="Show the changes of reading their files with open records in quarantine again."),
     ] = False,
     env: Annotated[
         str | None,
@@ -58,9 +61,10 @@ def plan(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a run or backfill of these drops would change, or their retraction or replay.
+    """Show the changes that a run of drops would make.
 
-    Nothing is written but the file of --save, and a copy of the plan for the page of the run that applies it.
+    It also shows the changes of their retraction or replay. It writes only the file of --save, and a copy of
+    the plan for the page of the run that applies it.
     """
     if save is not None and not save.parent.is_dir():
         raise ParameterError(
@@ -103,9 +107,9 @@ def make_plan(
     else:
         checked = find_source(find_environment(settings.home, env).folder, source)
     lo, hi = map(micros, drops_between(checked, first, last))
-    with server_session(settings, "tidemark-plan") as spark:
-        from spark_jobs.jobs.plan import plan_replay, plan_run
+    with working(f"plan {source}"), server_session(settings, "tidemark-plan") as spark:
         from spark_jobs.jobs.request import Request
+        from spark_jobs.plans.plan import plan_replay, plan_run
 
         if replay:
             return plan_replay(settings, checked, (lo, hi), spark, file=file, sample=rows)
@@ -159,11 +163,12 @@ def for_people(made: Plan) -> Group:
     parts += [Text(), table(["published rows of", "inserted", "changed", "removed"], counts)]
     parts += [part for t in made.tables if t.sample for part in (Text(), sample_table(t))]
     takes = "unknown: nothing ran before" if made.estimate_s is None else f"about {made.estimate_s} s"
-    verdict = "changes no published row" if made.changes_nothing else f"changes {sum(t.rows for t in made.tables)} rows"
+    changed = pluralize(sum(t.rows for t in made.tables), "row")
+    verdict = "changes no published row" if made.changes_nothing else f"changes {changed}"
     return Group(*parts, Text(f"\nplan {made.plan_id}: {verdict}; time {takes}"))
 
 
-def sample_table(difference: Difference) -> Any:
+def sample_table(difference: TableDifference) -> Any:
     """The updates of its sample."""
     columns, rows = difference.sample_rows()
-    return table(columns, rows, title=f"{difference.table}, the first of {difference.rows} rows", elements=ELEMENTS)
+    return table(columns, rows, title=f"{difference.table}, the first of {difference.rows} rows")

@@ -1,4 +1,4 @@
-"""`quality`: what the last runs checked and what came of it, and where the report is."""
+"""`quality`: the checks of the last runs with their verdicts, and the place of the report."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def quality(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the checks of the last runs: gates, the source file's checks, suites of one's own, drift, dbt's tests.
+    """List the checks of the last runs, and which did not pass.
 
-    Exit code 1 if the newest run shown of a source failed a check; what only warns does not count.
+    The checks are those of gates and of the source file, suites of one's own, drift, and dbt's tests. Exit code 1 if
+    the newest run shown of a source failed a check; a warning is no failure.
     """
     settings = load_settings()
     from spark_jobs.gates import data_docs_index
@@ -44,16 +45,16 @@ def quality(
         known_source(settings, source)
     with server_session(settings, "tidemark-quality") as spark:
         results = SparkLake(spark).records(RESULTS)
-    shown = newest_runs(results, source=source, run_id=run, runs=runs)
-    if run is not None and not shown:
+    runs_to_show = newest_runs(results, source=source, run_id=run, runs=runs)
+    if run is not None and not runs_to_show:
         raise ParameterError(
             expected="a run whose checks are kept", found=run, next_step="`tidemark quality` names the newest runs"
         )
-    newest = {of_run[0]["source"]: of_run for of_run in reversed(shown)}
+    newest = {of_run[0]["source"]: of_run for of_run in reversed(runs_to_show)}
     broken = any(r["verdict"] in ("failed", "error") for of_run in newest.values() for r in of_run)
-    rows = [row for of_run in shown for row in _gates(of_run)]
+    rows = [row for of_run in runs_to_show for row in _gates(of_run)]
     report = str(data_docs_index(settings))
-    named = [r for of_run in shown for r in of_run if run is not None or r["verdict"] != "passed"]
+    named = [r for of_run in runs_to_show for r in of_run if run is not None or r["verdict"] != "passed"]
     document = {
         "verdicts": [dict(zip(COLUMNS, row, strict=True)) for row in rows],
         "results": [{**r, "sample": json.loads(r["sample"] or "[]")} for r in named],

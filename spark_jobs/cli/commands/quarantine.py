@@ -11,13 +11,15 @@ from rich.text import Text
 from spark_jobs.cli.arguments import FileOption, SourceArgument, drop_time, known_source, server_session
 from spark_jobs.cli.commands.run import run_source
 from spark_jobs.cli.output import JsonOption, emit, table
+from spark_jobs.cli.progress import working
 from spark_jobs.cli.rows import LimitOption, emit_rows, fetch, most_rows
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
+from spark_jobs.model import pluralize
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.pipeline import RunReport
-    from spark_jobs.jobs.replay import Asked, Replay
+    from spark_jobs.plans.replay import Asked, Replay
     from spark_jobs.sources import Source
 
 DropOption = Annotated[str | None, typer.Option("--drop", help="Only this drop: a date, or a date and time in UTC.")]
@@ -33,7 +35,7 @@ SHOWN_REASONS = 20
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Records that could not be read: what and why, reading them again, closing them.")
+    group = typer.Typer(help="List, read again or close records that could not be read.")
     group.command("list")(list_records)
     group.command("show")(show_records)
     group.command("replay")(replay)
@@ -50,26 +52,26 @@ def list_records(
     as_json: JsonOption = False,
 ) -> None:
     """Count the records in quarantine, by drop, file and rule, and by reason."""
-    from spark_jobs.jobs.replay import quarantined, reasons, summary
+    from spark_jobs.plans.replay import quarantined_records, reasons, summary
 
     settings = load_settings()
     checked = known_source(settings, source)
-    asked = _asked(checked, drop, file, rule, every=every)
+    asked = _selection_of(checked, drop, file, rule, every=every)
     with server_session(settings, "tidemark-quarantine") as spark:
-        records = quarantined(spark, checked, asked)
-        found, by_reason = summary(records), reasons(records)
-    rows = [{"drop": checked.drops.label(row.pop("seq_no")), **row} for row in found]
+        records = quarantined_records(spark, checked, asked)
+        files, by_reason = summary(records), reasons(records)
+    rows = [{"drop": checked.drops.label(row.pop("seq_no")), **row} for row in files]
     document = {"source": source, "quarantine": rows, "reasons": by_reason}
-    emit(as_json, document, lambda: _listed(rows, by_reason))
+    emit(as_json, document, lambda: _view(rows, by_reason))
 
 
-def _listed(rows: list[dict[str, Any]], by_reason: list[dict[str, Any]]) -> Group:
+def _view(rows: list[dict[str, Any]], by_reason: list[dict[str, Any]]) -> Group:
     files = table(["drop", "file", "rule", "replay_state", "records"], [list(row.values()) for row in rows])
     columns = ["rule", "reason", "replay_state", "records"]
-    shown = table(columns, [[row[column] for column in columns] for row in by_reason[:SHOWN_REASONS]])
+    reasons_view = table(columns, [[row[column] for column in columns] for row in by_reason[:SHOWN_REASONS]])
     more = len(by_reason) - SHOWN_REASONS
-    left = [Text(f"and {more} more reasons, in --json")] if more > 0 else []
-    return Group(files, Text(), shown, *left)
+    left = [Text(f"and {pluralize(more, 'more reason')}, in --json")] if more > 0 else []
+    return Group(files, Text(), reasons_view, *left)
 
 
 def dismiss(
@@ -80,12 +82,12 @@ def dismiss(
     rule: RuleOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Close open records of a --file, --drop or --rule: of files that are gone, or that never were data.
+    """Close open records of a --file, --drop or --rule: of files that are gone, or that are no data.
 
-    They are kept, count as before, and are listed with --all. They are open again once their file lands with other
-    bytes.
+    Closed records are kept, count as before, and are listed with --all. They are open again once their file lands with
+    other bytes.
     """
-    from spark_jobs.jobs.replay import dismiss as close
+    from spark_jobs.plans.replay import dismiss as close
 
     settings = load_settings()
     checked = known_source(settings, source)
@@ -93,7 +95,7 @@ def dismiss(
         raise ParameterError(
             expected="--file, --drop or --rule", found="none of them", next_step="say which records to close"
         )
-    asked = _asked(checked, drop, file, rule)
+    asked = _selection_of(checked, drop, file, rule)
     with server_session(settings, "tidemark-quarantine") as spark:
         closed = close(spark, checked, asked, because)
     title = f"dismissed: {because.strip()}"
@@ -112,15 +114,15 @@ def show_records(
     as_json: JsonOption = False,
 ) -> None:
     """The records themselves, with file, line and reason."""
-    from spark_jobs.jobs.replay import quarantined
+    from spark_jobs.plans.replay import quarantined_records
 
     settings = load_settings()
     checked = known_source(settings, source)
-    asked = _asked(checked, drop, file, rule, every=every)
+    asked = _selection_of(checked, drop, file, rule, every=every)
     with server_session(settings, "tidemark-quarantine") as spark:
-        records = quarantined(spark, checked, asked).orderBy("file", "line", "landing")
-        found = fetch(records, most_rows(limit, as_json=as_json))
-    emit_rows(as_json, found, key="records", about={"source": source}, columns=SHOWN_COLUMNS)
+        records = quarantined_records(spark, checked, asked).orderBy("file", "line", "landing")
+        rows = fetch(records, most_rows(limit, as_json=as_json))
+    emit_rows(as_json, rows, key="records", about={"source": source}, columns=SHOWN_COLUMNS)
 
 
 def replay(
@@ -133,46 +135,49 @@ def replay(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Read the files of open records again; what can be read now lands once, however often this is called.
+    """Read the files of open records again. A record that is readable now lands once, also if this is repeated.
 
-    Mend the source file (with --accept-definition), or the file: what no longer is rejected leaves quarantine.
+    Correct the source file (then with --accept-definition), or the file. A record that is read leaves quarantine.
     """
-    from spark_jobs.jobs.replay import quarantined, replay_of, summary
+    from spark_jobs.plans.replay import quarantined_records, replay_of, summary
 
     settings = load_settings()
     checked = known_source(settings, source)
-    asked = _asked(checked, drop, file, rule)
+    asked = _selection_of(checked, drop, file, rule)
     with server_session(settings, "tidemark-quarantine") as spark:
-        found = replay_of(spark, checked, asked)
-    reports = [] if found is None else [_run(checked, found, accept_definition=accept_definition)]
+        chosen = replay_of(spark, checked, asked)
+    reports = [] if chosen is None else [_run(checked, chosen, accept_definition=accept_definition)]
     with server_session(settings, "tidemark-quarantine") as spark:
-        left = summary(quarantined(spark, checked, asked))
+        left = summary(quarantined_records(spark, checked, asked))
     rows = [{"drop": checked.drops.label(row.pop("seq_no")), **row} for row in left]
     landed = sum(report.stages[0]["rows"] for report in reports)
     document = {
         "source": source,
-        "files": [] if found is None else sorted(found.files),
+        "files": [] if chosen is None else sorted(chosen.files),
         "rows": landed,
         "rejects_back": sum(report.stages[0]["rejects_back"] for report in reports),
         "runs": [{"run_id": report.run_id, "stages": report.stages} for report in reports],
         "open": rows,
     }
     columns = ["drop", "file", "rule", "replay_state", "records"]
-    title = f"{landed} rows landed; still in quarantine:"
+    title = f"{pluralize(landed, 'row')} landed; still in quarantine:"
     emit(as_json, document, lambda: table(columns, [list(row.values()) for row in rows], title=title))
 
 
-def _asked(source: Source, drop: str | None, file: str | None, rule: str | None, *, every: bool = False) -> Asked:
-    from spark_jobs.jobs.replay import OPEN, Asked
+def _selection_of(
+    source: Source, drop: str | None, file: str | None, rule: str | None, *, every: bool = False
+) -> Asked:
+    from spark_jobs.plans.replay import OPEN, Asked
 
     seq_no = None if drop is None else source.drops.seq_no_named(drop_time(source, drop))
     return Asked(None if seq_no is None else range(seq_no, seq_no + 1), file, rule, None if every else OPEN)
 
 
-def _run(source: Source, found: Replay, *, accept_definition: bool) -> RunReport:
+def _run(source: Source, chosen: Replay, *, accept_definition: bool) -> RunReport:
     from spark_jobs.jobs.request import Request
     from spark_jobs.storage.descriptions.times import instant as of_micros
 
-    lo, hi = map(of_micros, found.interval_us(source))
-    request = Request(replay=found.files, accept_definition=accept_definition)
-    return run_source(load_settings(), source.name, lo, hi, prefix="replay", request=request)
+    lo, hi = map(of_micros, chosen.interval_us(source))
+    request = Request(replay=chosen.files, accept_definition=accept_definition)
+    with working(f"replay {source.name}") as report_step:
+        return run_source(load_settings(), source.name, lo, hi, prefix="replay", request=request, on_stage=report_step)

@@ -1,4 +1,4 @@
-"""`query`: the rows of one entity in a range of time, or its latest values, from what has landed."""
+"""`query`: the landed rows of one entity in a range of time, or its latest values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
 
 if TYPE_CHECKING:
-    from spark_jobs.kernels.chunks.reads import Latest
+    from spark_jobs.engine.chunks import Latest
     from spark_jobs.sources import Source
 
 
@@ -32,14 +32,17 @@ def query(
     components: Annotated[str | None, typer.Option(help="Columns, separated by commas; default: all.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rows of an entity in a range of time, or its latest values at a time, as they landed."""
+    """Show the landed rows of an entity in a range of time.
+
+    With --latest-at it shows the entity's latest values at one time.
+    """
     settings = load_settings()
     checked = known_source(settings, source)
     timeline = _only_timeline(checked) if timeline is None else timeline
-    span = _asked(first, last, latest_at)
+    span = _parse_times(first, last, latest_at)
     names = None if components is None else [name.strip() for name in components.split(",")]
     with server_session(settings, "tidemark-query") as spark:
-        from spark_jobs.chunks import SourceChunks
+        from spark_jobs.engine.spark.chunks import SourceChunks
         from spark_jobs.storage.descriptions.times import micros
 
         landed = SourceChunks(spark, checked)
@@ -47,8 +50,8 @@ def query(
             rows = _latest_rows(landed.latest_at(entity, timeline, micros(span[0]), names))
             columns = ["component", "time", "row_id", "value"]
         else:
-            found = landed.range_query(entity, timeline, micros(span[0]), micros(span[1]), names)
-            rows, columns = found.to_pylist(), found.column_names
+            table_of_rows = landed.range_query(entity, timeline, micros(span[0]), micros(span[1]), names)
+            rows, columns = table_of_rows.to_pylist(), table_of_rows.column_names
     emit(as_json, {"columns": columns, "rows": rows}, lambda: table(columns, [list(row.values()) for row in rows]))
 
 
@@ -62,7 +65,7 @@ def _only_timeline(source: Source) -> str:
     )
 
 
-def _asked(first: str | None, last: str | None, latest_at: str | None) -> list[datetime]:
+def _parse_times(first: str | None, last: str | None, latest_at: str | None) -> list[datetime]:
     """The range's two ends, or the one time of a latest-at."""
     ends = [text for text in (first, last) if text is not None]
     if (latest_at is not None and ends) or (latest_at is None and len(ends) < 2):
@@ -78,7 +81,7 @@ def _asked(first: str | None, last: str | None, latest_at: str | None) -> list[d
     return span
 
 
-def _latest_rows(found: dict[str, Latest]) -> list[dict[str, Any]]:
+def _latest_rows(latest_by_name: dict[str, Latest]) -> list[dict[str, Any]]:
     from spark_jobs.storage.descriptions.times import instant as of_micros
 
     return [
@@ -88,5 +91,5 @@ def _latest_rows(found: dict[str, Latest]) -> list[dict[str, Any]]:
             "row_id": latest.row_id,
             "value": latest.value,
         }
-        for name, latest in found.items()
+        for name, latest in latest_by_name.items()
     ]

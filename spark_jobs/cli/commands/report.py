@@ -10,8 +10,10 @@ from rich.text import Text
 
 from spark_jobs.cli.arguments import known_source
 from spark_jobs.cli.output import JsonOption, emit
+from spark_jobs.cli.progress import working
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
+from spark_jobs.model import pluralize
 
 
 def register(app: typer.Typer) -> None:
@@ -34,10 +36,11 @@ def report(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a source's page as one HTML file: drops, frontiers, quarantine, lateness, windows, chains, runs.
+    """Write a source's page, or all pages of the portal, as HTML.
 
-    With --site all of the portal: every source, run and mart, quarantine, and why rows are what they are. No server is
-    asked: the lake's files are read.
+    A source's page has its drops, frontiers, quarantine, lateness, windows, chains and runs. With --site it
+    writes all of the portal: every source, run and mart, quarantine, and the files and lines behind published rows. It
+    reads the lake's files, and asks no server.
     """
     settings = load_settings()
     asked = [source is not None, site is not None, dbt_docs]
@@ -50,15 +53,19 @@ def report(
     if dbt_docs:
         from spark_jobs.publish.dbt_docs import write_dbt_docs
 
-        written, seconds = write_dbt_docs(settings)
+        with working("report --dbt-docs"):
+            written, seconds = write_dbt_docs(settings)
         emit(as_json, {"path": str(written), "seconds": round(seconds, 1)}, lambda: Text(f"dbt's docs: {written}"))
         return
     if site is not None:
         from spark_jobs.portal.site import write_site
 
-        pages = write_site(settings, site)
+        with working("report --site"):
+            pages = write_site(settings, site)
         first = str(site / "index.html")
-        emit(as_json, {"path": first, "pages": pages}, lambda: Text(f"{pages} pages; the first is {first}"))
+        emit(
+            as_json, {"path": first, "pages": pages}, lambda: Text(f"{pluralize(pages, 'page')}; the first is {first}")
+        )
         return
     assert source is not None, "checked above"
     checked = known_source(settings, source)

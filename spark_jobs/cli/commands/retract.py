@@ -1,4 +1,4 @@
-"""`retract`: take back what a drop or a file landed."""
+"""`retract`: take back the rows that a drop or a file landed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import typer
 
 from spark_jobs.cli.arguments import SourceArgument, drops_between, known_source
 from spark_jobs.cli.commands import plan as plans
-from spark_jobs.cli.commands.run import document, for_people, progress, run_source
+from spark_jobs.cli.commands.run import document, for_people, run_source
 from spark_jobs.cli.drops import lake_of
 from spark_jobs.cli.output import JsonOption, emit
+from spark_jobs.cli.progress import working
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError
 
@@ -32,13 +33,13 @@ def retract(
         str | None, typer.Option("--file", help="Only this file, relative to the landing directory.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it would change, as `tidemark plan … --retract` does.")
+        bool, typer.Option("--dry-run", help="Show the changes, as `tidemark plan … --retract` does.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Take back what a drop, or one file of it, landed, and publish the difference.
+    """Take back a drop or a file, and publish the difference.
 
-    The files stay where they are, and stay out: a retracted file lands again once it has other bytes, or by
+    The files stay in their folders, and no run lands them: a retracted file lands again once it has other bytes, or by
     `tidemark run … --file`.
     """
     from spark_jobs.jobs.request import Request
@@ -52,7 +53,7 @@ def retract(
         emit(as_json, plans.document(made), lambda: plans.for_people(made))
         return
     lo, hi = drops_between(checked, drop, drop)
-    with progress() as on_stage:
+    with working(f"retract {source}") as report_step:
         report = run_source(
             settings,
             source,
@@ -60,7 +61,7 @@ def retract(
             hi,
             prefix="retract",
             request=Request(retract=True, only_file=file),
-            on_stage=on_stage,
+            on_stage=report_step,
         )
     emit(as_json, document(report), lambda: for_people(report))
 

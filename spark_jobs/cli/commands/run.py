@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console, Group
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.console import Group
 from rich.text import Text
 
 from spark_jobs.cli.arguments import (
@@ -28,11 +24,13 @@ from spark_jobs.cli.arguments import (
 )
 from spark_jobs.cli.hints import hints
 from spark_jobs.cli.output import JsonOption, emit, note, show, table
+from spark_jobs.cli.progress import working
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError
-from spark_jobs.model import STAGES
+from spark_jobs.model import LAST, STAGED, pluralize
 from spark_jobs.storage.coordination.kept_plans import note_applied
 from spark_jobs.storage.descriptions.times import instant as of_micros
+from spark_jobs.storage.descriptions.times import micros
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.base import Base
@@ -61,7 +59,7 @@ def run(
     accept_definition: AcceptDefinitionOption = False,
     pass_gap: PassGapOption = False,
     reread: Annotated[
-        bool, typer.Option("--reread", help="Read drops of a table or topic once more; what differs lands.")
+        bool, typer.Option("--reread", help="Read drops of a table or topic once more; only differences land.")
     ] = False,
     override: Annotated[
         list[str] | None,
@@ -77,17 +75,18 @@ def run(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the pipeline for a range of drops, without Airflow: land, seal, window, compact, publish.
+    """Run drops of a source, from their files to published tables.
 
-    A range is published at one time, that of its end: no read as of a time within it tells its drops apart. Runs of a
-    source follow one another: it waits for those on their way, in Airflow too, and says for whom. Ctrl-C cancels the
-    Spark work; a run that was given up can't change what a later one writes.
+    The stages land, seal, window, compact and publish run without Airflow. A range is published at one time, that of
+    its end: a read as of a time within the range does not distinguish its drops. Runs of a source follow one another:
+    a run waits for earlier ones, in Airflow too, and prints their names. Ctrl-C cancels the Spark work; a run that was
+    given up can't change the writes of a later run.
     """
     from spark_jobs.jobs.request import Request
 
     settings = load_settings()
     checked = known_source(settings, source)
-    planned = None if plan is None else _planned(checked, plan, file, first, last, each or None)
+    planned = None if plan is None else _read_base(checked, plan, file, first, last, each or None)
     overrides = _overrides(override or [], because)
     request = Request(
         only_file=file, accept_definition=accept_definition, pass_gap=pass_gap, overrides=overrides, reread=reread
@@ -99,8 +98,8 @@ def run(
         intervals = _intervals(checked, first, last, each=each)
     documents = []
     for lo, hi in intervals:
-        with progress() as on_stage:
-            options = {"request": request, "on_stage": on_stage}
+        with working(f"run {source} {_first_to_last(checked, lo, hi)}") as report_step:
+            options = {"request": request, "on_stage": report_step}
             report = run_source(settings, source, lo, hi, prefix="cli", wait_s=wait, **options)
         documents.append(document(report))
         if planned is not None:
@@ -117,6 +116,13 @@ def _intervals(source: Source, first: str | None, last: str | None, *, each: boo
         raise ParameterError(expected="--from, or --plan", found="neither", next_step="name the drops to run")
     last = first if last is None else last
     return drops_each(source, first, last) if each else [drops_between(source, first, last)]
+
+
+def _first_to_last(source: Source, lo: datetime, hi: datetime) -> str:
+    """The drops of an interval as people name them."""
+    drops = source.drops.drops_spanned(micros(lo), micros(hi))
+    first, last = source.drops.label(drops[0]), source.drops.label(drops[-1])
+    return first if first == last else f"{first} to {last}"
 
 
 def _overrides(names: list[str], because: str) -> dict[str, str]:
@@ -157,16 +163,7 @@ def run_source(
     )
 
 
-@contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """A bar on standard error, for people who look; what it gives is told the name of each stage as it starts."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
-        bar = bars.add_task("connect", total=len(STAGES) + 1)
-        yield lambda name: bars.update(bar, description=name, advance=1)
-
-
-def _planned(source: Source, plan: Path, *others: str | bool | None) -> Base:
+def _read_base(source: Source, plan: Path, *others: str | bool | None) -> Base:
     from spark_jobs.jobs.base import Base, PlanUnreadable
 
     if any(other is not None for other in others):
@@ -198,7 +195,7 @@ def prepare(
     last: Annotated[str | None, typer.Option("--to", help="Last day, included.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the sample data as daily drops into the landing folder, as if it had arrived there."""
+    """Write the sample's files into the landing folder, by day."""
     from spark_jobs.sample import prepare_sample
 
     settings = load_settings()
@@ -233,22 +230,26 @@ def document(report: RunReport) -> dict[str, Any]:
 
 def for_people(report: RunReport) -> Group:
     """A run's report as tables."""
-    from spark_jobs.jobs.stage import STAGED
-
     total = round(sum(report.seconds.values()), 1)
     around = ", ".join(f"{name} {s} s" for name, s in report.seconds.items() if name in ("connect", "imports"))
     summary = Text(f"run {report.run_id}: {total} s ({around}), {report.commits} Delta commits")
     land, publish = report.stages[0], report.stages[-1]
     empty = land.get("empty_drops", [])
-    landed = any(land.get(name) for name in (*_ALWAYS[:4], *_WHERE_ANY))
+    landed = any(land.get(name) for name in (*_OF_LANDING, *_WHERE_ANY))
     restated = any(stage["commits"] for stage in report.stages if stage["stage"] in STAGED)
     hinted = [Text(hint, style="yellow") for hint in hints(land, report.source)]
     if not (landed or restated):
-        return Group(Text(_nothing(land, empty, moved=bool(publish.get("moved"))), style="yellow"), *hinted, summary)
+        return Group(
+            Text(_sentence_without_news(land, publish, empty), style="yellow"),
+            *hinted,
+            summary,
+        )
     rows: list[tuple[Any, ...]] = []
     for stage in report.stages:
-        measures = [(name, stage[name]) for name in _ALWAYS if stage.get(name) not in (None, "")]
-        measures += [(name, stage[name]) for name in _WHERE_ANY if stage.get(name)]
+        measures = [(_ALWAYS[name], stage[name]) for name in _ALWAYS if stage.get(name) not in (None, "")]
+        measures += [(_WHERE_ANY[name], stage[name]) for name in _WHERE_ANY if stage.get(name)]
+        if stage["stage"] == LAST:
+            measures.insert(0, ("new rows published", "yes" if stage.get("moved") else "no, there are none"))
         first = (stage["stage"], stage["seconds"], stage["commits"])
         lines = measures or [("", "nothing to do")]
         rows += [(*(first if number == 0 else ("", "", "")), *line) for number, line in enumerate(lines)]
@@ -256,38 +257,47 @@ def for_people(report: RunReport) -> Group:
     warnings += hinted
     warnings += [Text(f"nothing came in {_drops(empty)}: taken as empty", style="yellow")] if empty else []
     if land.get("resumed_files"):
-        resumed = f"{land['resumed_files']} files with {land['resumed_rows']} rows"
+        resumed = f"{pluralize(land['resumed_files'], 'file')} with {pluralize(land['resumed_rows'], 'row')}"
         sentence = f"{resumed} had been landed by an earlier run that published nothing; this run took them in"
         warnings.append(Text(sentence, style="yellow"))
     return Group(table(["stage", "seconds", "commits", "measure", "value"], rows), *warnings, summary)
 
 
-_ALWAYS = (
-    "files",
-    "rows",
-    "rejects",
-    "duplicates",
-    "appended",
-    "drained",
-    "unsealed",
-    "moved",
-    "gate",
-    "checks",
-    "marts",
-)
-"""Measures of a stage that people see, also where they are 0."""
-_WHERE_ANY = ("rows_back", "rejects_back", "duplicates_back")
-"""Measures of a stage that people see unless they are 0."""
+_OF_LANDING = {
+    "files": "files",
+    "rows": "rows",
+    "rejects": "rejected records",
+    "duplicates": "duplicates",
+}
+_ALWAYS = {
+    **_OF_LANDING,
+    "appended": "rows added to the trace",
+    "drained": "rows due by the end of these drops",
+    "unsealed": "rows that wait for a later drop",
+    "gate": "gate",
+    "checks": "checks",
+    "marts": "marts",
+}
+"""Measures of a stage that people see, also where they are 0, with their names for people."""
+_WHERE_ANY = {
+    "rows_back": "rows taken back",
+    "rejects_back": "rejected records taken back",
+    "duplicates_back": "duplicates taken back",
+}
+"""Measures of a stage that people see unless they are 0, with their names for people."""
 
 
-def _nothing(land: dict[str, Any], empty: list[str], *, moved: bool) -> str:
-    """One line about a run that landed nothing."""
-    known = land.get("known_files", 0)
-    files = f"no new file: {known} stand as they landed" if known else "nothing came"
+def _sentence_without_news(land: dict[str, Any], publish: dict[str, Any], empty: list[str]) -> str:
+    """One line about a run that landed nothing; it may have built marts all the same."""
+    n_unchanged = land.get("known_files", 0)
+    unchanged = f"{pluralize(n_unchanged, 'file')} unchanged since {'it' if n_unchanged == 1 else 'they'} landed"
+    files = f"no new file: {unchanged}" if n_unchanged else "nothing came"
     drops = f" in {_drops(empty)}: taken as empty" if empty else ""
-    return f"{files}{drops}; {'published up to their end' if moved else 'nothing changed'}"
+    parts = ["published up to their end"] if publish.get("moved") else []
+    parts += [publish["marts"]] if publish.get("marts") else []
+    return f"{files}{drops}; {'; '.join(parts) or 'nothing changed'}"
 
 
 def _drops(labels: list[str]) -> str:
-    """One drop by its name, several by how many they are, the first and the last."""
+    """One drop by its name; several drops by their number, the first and the last."""
     return labels[0] if len(labels) == 1 else f"{len(labels)} drops from {labels[0]} to {labels[-1]}"

@@ -7,16 +7,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.text import Text
 
 from spark_jobs.cli import drops as drops_of_source
 from spark_jobs.cli.arguments import known_source
 from spark_jobs.cli.output import JsonOption, emit, note, table
+from spark_jobs.cli.progress import working
 from spark_jobs.config import Settings, load_settings
+from spark_jobs.model import pluralize
 
 if TYPE_CHECKING:
-    from spark_jobs.server.status import Status
+    from spark_jobs.server.status import InstallationStatus
 
 WAIT_S = 60.0
 """A lake server that was killed is back within 30 s; Airflow within 40."""
@@ -36,29 +38,39 @@ def up(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Start the lake server (SQL and jobs) and Airflow, and wait until they serve; safe to repeat."""
+    """Start the lake server (SQL and jobs) and Airflow.
+
+    It waits until they serve, and is safe to repeat.
+    """
     from spark_jobs.server import control
 
     settings = load_settings()
     if foreground:
         control.serve(settings, airflow=airflow)
     try:
-        with Console(stderr=True).status("starting (about 20 s, with Airflow 40 s)"):
+        with working("up") as report_step:
+            report_step(f"the lake server{' and Airflow' if airflow else ''}, about {60 if airflow else 30} s")
             result = control.up(settings, airflow=airflow, progress=note)
     except KeyboardInterrupt:
-        note("interrupted; what was started goes on: see `tidemark status`, end it with `tidemark down`")
+        note("interrupted; started processes still run: see `tidemark status`, end them with `tidemark down`")
         raise
     _show(settings, result, as_json)
 
 
 def down(as_json: JsonOption = False) -> None:
-    """End the lake server and Airflow, and whatever a crash of them left behind."""
+    """End the lake server and Airflow.
+
+    It also ends processes that a crash of them left behind.
+    """
     from spark_jobs.server import control
 
-    ended = control.down(load_settings())
+    with working("down") as report_step:
+        ended = control.down(load_settings(), progress=report_step)
     text = "ended" if ended.ran else "nothing was running"
+    if ended.lingers:
+        text += "; Java still writes its archive of classes, which halves the next start: it takes a minute, by itself"
     if ended.leftovers:
-        text += f"; ended {len(ended.leftovers)} processes that a crash had left behind"
+        text += f"; ended {pluralize(len(ended.leftovers), 'process', 'processes')} that a crash had left behind"
     emit(as_json, asdict(ended), lambda: Text(text))
 
 
@@ -69,10 +81,11 @@ def status(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which parts run, where, and whether they answer; exit code 1 unless all serve with the present code.
+    """Show which parts run; with --drops, which drops have landed.
 
-    With --drops: which drops of a source are landed, missing, failed (in Airflow) or partial (files came, changed or
-    went since, or were landed and never published); needs no server.
+    Exit code 1 unless all parts serve with the present code. With --drops it lists the drops of a source as landed,
+    missing, failed (in Airflow) or partial (files came, changed or went since, or landed and were not published). That
+    needs no server.
     """
     from spark_jobs.server import status as server_status
 
@@ -88,7 +101,7 @@ def status(
         raise typer.Exit(1)
 
 
-def _show(settings: Settings, result: Status, as_json: bool) -> None:
+def _show(settings: Settings, result: InstallationStatus, as_json: bool) -> None:
     document = {
         "ok": result.ok,
         "running": result.supervisor is not None,
@@ -102,7 +115,7 @@ def _show(settings: Settings, result: Status, as_json: bool) -> None:
     emit(as_json, document, lambda: Group(*_for_people(settings, result)))
 
 
-def _for_people(settings: Settings, result: Status) -> list[Any]:
+def _for_people(settings: Settings, result: InstallationStatus) -> list[Any]:
     lines: list[Any] = []
     if result.supervisor is None:
         lines.append(Text("nothing runs; `tidemark up` starts it"))

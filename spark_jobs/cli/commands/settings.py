@@ -1,4 +1,4 @@
-"""`settings`: every knob, what it is now, and why."""
+"""`settings`: every setting with its present value and its meaning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def register(app: typer.Typer) -> None:
 
 
 def settings(as_json: JsonOption = False) -> None:
-    """Every knob: its environment variable, its present value, and what it is for."""
+    """List all settings: variable, present value and meaning."""
     present = load_settings().model_dump(mode="json")
     knobs = [
         {"variable": f"{ENVIRONMENT_PREFIX}{name.upper()}", "value": present[name], "meaning": field.description}

@@ -13,11 +13,12 @@ from rich.text import Text
 
 from spark_jobs.cli.arguments import server_session
 from spark_jobs.cli.output import JsonOption, emit, note, table
+from spark_jobs.cli.progress import working
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError
 
 if TYPE_CHECKING:
-    from spark_jobs.jobs.removal import Removed
+    from spark_jobs.lifecycle.removal import Removed
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of a source; its file may be gone.")]
 ArchiveOption = Annotated[
@@ -39,39 +40,41 @@ def register(app: typer.Typer) -> None:
 def rename(
     old: Annotated[str, typer.Argument(metavar="OLD", help="Name of a source.")],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The name that it gets.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go on under the name; change nothing.")] = (
-        False
-    ),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be renamed; change nothing.")] = (False),
     as_json: JsonOption = False,
 ) -> None:
-    """Rename a source: its file, tables, records, past and pins go on under the new name, and nothing is landed or
-    worked out again. Interrupted, the same command goes on with it.
+    """Rename a source with its file, tables, records, past and pins.
+
+    Nothing is landed or computed again. The same command continues an interrupted rename.
     """
-    from spark_jobs.jobs.renaming import find_rename, rename_source
+    from spark_jobs.lifecycle.renaming import find_rename, rename_source
 
     settings = load_settings()
     with server_session(settings, "tidemark-source") as spark:
         if dry_run:
-            done = find_rename(settings, spark, old, new)
+            report = find_rename(settings, spark, old, new)
         else:
-            with _turns(settings, old, new):
-                done = rename_source(settings, spark, old, new, note)
-    rows = sorted(done.tables.items())
+            with working(f"source rename {old}"), _turns(settings, old, new):
+                report = rename_source(settings, spark, old, new, note)
+    rows = sorted(report.tables.items())
     remarks = [
-        Text(f"{'would be' if dry_run else 'is'} {done.file}; files land where its `landing.path` says, as before")
+        Text(f"{'would be' if dry_run else 'is'} {report.file}; files land where its `landing.path` says, as before")
     ]
-    remarks += [Text(f"let the model of marts.{mart} read gold.{new}, and carry the tag {new}") for mart in done.marts]
-    remarks += [Text(f"pin {pin}: its tables __{old}_… become __{new}_…") for pin in done.pins]
-    remarks += [Text(f"build again: `tidemark env build {name} {new}`") for name in done.environments]
+    remarks += [
+        Text(f"let the model of marts.{mart} read gold.{new}, and carry the tag {new}") for mart in report.marts
+    ]
+    remarks += [Text(f"pin {pin}: its tables __{old}_… become __{new}_…") for pin in report.pins]
+    remarks += [Text(f"build again: `tidemark env build {name} {new}`") for name in report.environments]
     remarks.append(Text(f"Airflow keeps the runs of before under {old}: `tidemark airflow dags delete {old}`"))
-    emit(as_json, asdict(done), lambda: Group(table(["table", "rows"], rows), *remarks))
+    emit(as_json, asdict(report), lambda: Group(table(["table", "rows"], rows), *remarks))
 
 
 def drop(
     name: NameArgument, archive: ArchiveOption = None, purge: PurgeOption = False, as_json: JsonOption = False
 ) -> None:
-    """Drop a source: all that landed and was published of it goes, and its file, so that its DAG goes too. Without an
-    option it says what would go, and changes nothing. Pins stay; what was erased stays erased.
+    """Drop a source: remove its landed and published rows, its file, and so its DAG.
+
+    Without an option it shows what it would remove, and changes nothing. Pins stay; erased rows stay erased.
     """
     _remove(name, "drop", archive, as_json, purge=purge)
 
@@ -79,8 +82,10 @@ def drop(
 def reset(
     name: NameArgument, archive: ArchiveOption = None, purge: PurgeOption = False, as_json: JsonOption = False
 ) -> None:
-    """Reset a source: all that landed and was published of it goes, and its file stays: the next run begins at its
-    `start`. Without an option it says what would go, and changes nothing. What was erased stays erased.
+    """Reset a source: remove its landed and published rows, but not its file.
+
+    The next run begins at the source's `start`. Without an option it shows what it would remove, and changes nothing.
+    Erased rows stay erased.
     """
     _remove(name, "reset", archive, as_json, purge=purge)
 
@@ -90,40 +95,41 @@ def _remove(name: str, kind: str, archive: str | None, as_json: bool, *, purge: 
         raise ParameterError(
             expected="--archive, or --purge", found="both", consequence="nothing was changed", next_step="choose one"
         )
-    from spark_jobs.jobs.removal import find_removal, remove_source
+    from spark_jobs.lifecycle.removal import find_removal, remove_source
 
     settings = load_settings()
     does = purge or archive is not None
     with server_session(settings, "tidemark-source") as spark:
         if does:
-            with _turns(settings, name):
-                done = remove_source(settings, spark, name, kind, archive=archive, on_step=note)
+            with working(f"source {kind} {name}"), _turns(settings, name):
+                report = remove_source(settings, spark, name, kind, archive=archive, on_step=note)
         else:
-            done = find_removal(settings, spark, name, kind)
-    emit(as_json, {**asdict(done), "done": does}, lambda: Group(*_for_people(done, does=does)))
+            report = find_removal(settings, spark, name, kind)
+    emit(as_json, {**asdict(report), "done": does}, lambda: Group(*_for_people(report, does=does)))
 
 
-def _for_people(done: Removed, *, does: bool) -> Iterator[Any]:
-    yield table(["table", "rows gone" if does else "rows that would go"], sorted(done.tables.items()))
-    if done.file is not None:
-        yield Text(f"{'gone' if does else 'would go'}: {done.file}, and its DAG with it")
+def _for_people(report: Removed, *, does: bool) -> Iterator[Any]:
+    yield table(["table", "rows gone" if does else "rows that would go"], sorted(report.tables.items()))
+    if report.file is not None:
+        yield Text(f"{'gone' if does else 'would go'}: {report.file}, and its DAG with it")
     yield from (
-        Text(f"marts.{mart} {'is' if does else 'would be'} gone; its model stays in the project") for mart in done.marts
+        Text(f"marts.{mart} {'is' if does else 'would be'} gone; its model stays in the project")
+        for mart in report.marts
     )
-    yield from (Text(f"pin {pin} stays: `tidemark unpin {pin}` removes it") for pin in done.pins)
-    if does and done.archive is not None:
-        yield Text(f"`tidemark restore {done.archive}` brings the lake of before into an empty home")
-    if does and done.kind == "reset":
-        yield Text(f"run its drops from its start: `tidemark backfill {done.source} --from … --to …`")
+    yield from (Text(f"pin {pin} stays: `tidemark unpin {pin}` removes it") for pin in report.pins)
+    if does and report.archive is not None:
+        yield Text(f"`tidemark restore {report.archive}` brings the lake of before into an empty home")
+    if does and report.kind == "reset":
+        yield Text(f"run its drops from its start: `tidemark backfill {report.source} --from … --to …`")
     if not does:
         yield Text(
-            f"nothing was changed: `tidemark source {done.kind} {done.source} --purge`, or --archive DIR, does it"
+            f"nothing was changed: `tidemark source {report.kind} {report.source} --purge`, or --archive DIR, does it"
         )
 
 
 @contextmanager
 def _turns(settings: Settings, *sources: str) -> Iterator[None]:
-    """Have these sources to oneself."""
+    """Take the turns of these sources: no run of them begins within the block."""
     from spark_jobs.jobs.pipeline import new_run_id
     from spark_jobs.server.airflow_runs import AirflowRuns
     from spark_jobs.storage.coordination.turns import Turn, hold_turn

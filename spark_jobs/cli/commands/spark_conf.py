@@ -15,9 +15,9 @@ def register(app: typer.Typer) -> None:
 
 
 def spark_conf(as_json: JsonOption = False) -> None:
-    """Write Spark's configuration to a file and print its path, for plain spark-submit.
+    """Write Spark's configuration for a plain spark-submit.
 
-    Use it as `spark-submit --properties-file "$(tidemark spark-conf)" job.py`.
+    It prints the path of the file. Use it as `spark-submit --properties-file "$(tidemark spark-conf)" job.py`.
     """
     from spark_jobs.session import classic_conf, write_properties
 

@@ -5,26 +5,33 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spark_jobs.cli.formats import write_csv, write_markdown
 from spark_jobs.cli.output import JsonOption, complain, note, show
 from spark_jobs.cli.rows import Fetched, LimitOption, end_truncated, fetch, most_rows, view_of, write_document
+from spark_jobs.cli.statements import statements
 from spark_jobs.config import Settings, load_settings
-from spark_jobs.errors import TidemarkError
-from spark_jobs.failures import recognized
+from spark_jobs.errors import ParameterError, TidemarkError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PROMPT, CONTINUED = "tidemark> ", "       -> "
-
 SHOWN_ROWS = 1000
 """More rows than a person reads."""
 
-_PIECE = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|--[^\n]*|/\*.*?\*/|;|[^;'"`/-]+|.""", re.DOTALL)
+_MISSING_MART = re.compile(r"`marts`\.`([^`]+)`")
+"""A mart's name, as Spark writes it in an error."""
+
+Printer = Callable[[list[Fetched]], None]
+"""A function that prints the results of statements."""
+
+HISTORY = "sql_history"
+"""The name of the file in the home that keeps the statements which were typed."""
 
 
 class SqlRefused(TidemarkError):
@@ -40,44 +47,57 @@ def register(app: typer.Typer) -> None:
 
 def sql(
     query: Annotated[str | None, typer.Argument(help="One or more statements; `-` reads standard input.")] = None,
+    layout: Annotated[
+        str,
+        typer.Option("--format", metavar="table|csv|markdown", help="The layout of rows; csv has all rows."),
+    ] = "table",
     limit: LimitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run SQL on the lake server: one query, or a prompt.
+    """Run SQL on the lake server: statements, or a prompt.
 
-    --json prints all rows as one document (a list of documents for several statements), however many they are.
+    Without a statement, on a terminal, it is a prompt with a history and completion; `\\?` there lists its commands.
+    `--json` prints all rows as one document (a list of documents for several statements), however many they are, and
+    `--format csv` all rows with a line of column names. Several results have an empty line between them.
     """
     settings = load_settings()
-    most = most_rows(limit, as_json=as_json, shown=SHOWN_ROWS)
+    show_results = _printer(layout, as_json=as_json)
+    most = most_rows(limit, as_json=as_json or layout == "csv", for_people=SHOWN_ROWS)
     if query is None and sys.stdin.isatty():
-        _prompt(settings, most)
+        _ask(settings, most, show_results)
         return
     text = sys.stdin.read() if query in (None, "-") else str(query)
     with _session(settings) as spark:
         results = [_run(spark, statement, most) for statement in statements(text)]
-    if not as_json:
-        show(_tables(results))
-        return
-    _write_documents(results)
-    end_truncated(any(result.truncated for result in results))
+    show_results(results)
+    if as_json or layout == "csv":
+        end_truncated(any(result.truncated for result in results))
 
 
-def statements(text: str) -> list[str]:
-    """The statements of a text, split at semicolons outside quotes and comments."""
-    found, current = [], ""
-    for piece in _PIECE.findall(text + ";"):
-        if piece != ";":
-            current += piece
-            continue
-        if re.sub(r"--[^\n]*|/\*.*?\*/", "", current, flags=re.DOTALL).strip():
-            found.append(current.strip())
-        current = ""
-    return found
+def _printer(layout: str, *, as_json: bool) -> Printer:
+    """The function that prints results.
+
+    Raises:
+        ParameterError: there is no such layout, or a layout is asked for beside JSON.
+    """
+    printers: dict[str, Printer] = {
+        "table": _write_tables,
+        "csv": partial(_each, write_csv),
+        "markdown": partial(_each, write_markdown),
+    }
+    if layout not in printers or (as_json and layout != "table"):
+        raise ParameterError(
+            expected="--format table, csv or markdown, or --json alone",
+            found=f"--format {layout}{' and --json' if as_json else ''}",
+            next_step="for one document of JSON say --json, as for every command",
+        )
+    return _write_documents if as_json else printers[layout]
 
 
 def _run(spark: SparkSession, statement: str, limit: int) -> Fetched:
     from pyspark.errors import PySparkException
 
+    from spark_jobs.failures import recognize
     from spark_jobs.session import work_on
 
     settings = load_settings()
@@ -85,27 +105,53 @@ def _run(spark: SparkSession, statement: str, limit: int) -> Fetched:
         try:
             return fetch(spark.sql(statement), limit)
         except PySparkException as error:
-            raise (recognized(error, settings) or _refused(error)) from error
+            raise (recognize(error, settings) or _refusal(error, spark)) from error
 
 
-def _refused(error: Any) -> SqlRefused:
-    sentence = re.split(r"\n+JVM stacktrace|;?\n'[A-Z]", str(error).strip())[
-        0
-    ]  # what follows is for Spark's developers
+def _refusal(error: Any, spark: SparkSession) -> TidemarkError:
+    # what follows the sentence is for Spark's developers
+    sentence = re.split(r"\n+JVM stacktrace|;?\n'[A-Z]", str(error).strip())[0]
+    consequence, next_step = "", "correct the statement; `tidemark sql 'SHOW TABLES IN silver'` lists what there is"
+    mart = _MISSING_MART.search(sentence)
+    if mart is not None and error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+        consequence, next_step = _about_mart(mart[1], spark)
     return SqlRefused(
         expected="a statement that Spark accepts",
         found=re.sub(r"^\[?\w*Exception\]?:?\s*", "", sentence),
-        consequence="",
-        next_step="correct the statement; `tidemark sql 'SHOW TABLES IN silver'` lists what there is",
+        consequence=consequence,
+        next_step=next_step,
         condition=error.getCondition(),
         sqlstate=error.getSqlState(),
     )
 
 
-def _tables(results: list[Fetched]) -> Any:
+def _about_mart(mart: str, spark: SparkSession) -> tuple[str, str]:
+    """The consequence and next step for a mart that is not there: no version of it has passed its tests so far."""
+    from spark_jobs.storage.names.shown_marts import STAGING
+
+    if spark.catalog.tableExists(f"{STAGING}.{mart}"):
+        return (
+            f"marts.{mart} is built, and no version of it has passed its tests so far",
+            "`tidemark quality SOURCE` names the failed tests; correct the model or the data, and run a drop again",
+        )
+    return (
+        f"marts.{mart} was never built: there is no such model, or its build failed",
+        "`tidemark sql 'SHOW VIEWS IN marts'` lists the marts; the next run of a source builds its new models",
+    )
+
+
+def _write_tables(results: list[Fetched]) -> None:
     from rich.console import Group
 
-    return Group(*(view_of(one) for one in results if one.columns))
+    show(Group(*(view_of(one) for one in results if one.columns)))
+
+
+def _each(write: Callable[[Fetched], None], results: list[Fetched]) -> None:
+    """Write the results that have columns, with an empty line between two of them."""
+    for number, result in enumerate(result for result in results if result.columns):
+        if number:
+            sys.stdout.write("\n")
+        write(result)
 
 
 def _write_documents(results: list[Fetched]) -> None:
@@ -129,47 +175,29 @@ def _session(settings: Settings) -> Iterator[SparkSession]:
         session.stop()
 
 
-def _prompt(settings: Settings, limit: int) -> None:
-    import readline
+def _ask(settings: Settings, limit: int, show_results: Printer) -> None:
+    """Open the prompt."""
+    from spark_jobs.cli.sql_names import NamesInSql
+    from spark_jobs.cli.sql_prompt import Prompt
 
-    history = settings.home / "sql_history"
-    with contextlib.suppress(OSError):
-        readline.read_history_file(history)
-    note("statements end with a semicolon; exit with Ctrl-D")
+    with _session(settings) as spark:
+
+        def answer(text: str) -> None:
+            for statement in statements(text):
+                if not _answer(spark, statement, limit, show_results):
+                    return
+
+        Prompt(settings.home / HISTORY, NamesInSql(spark), answer).run()
+
+
+def _answer(spark: SparkSession, statement: str, limit: int, show_results: Printer) -> bool:
+    """Run a statement of the prompt and print its result; returns False if it failed or was interrupted."""
     try:
-        with _session(settings) as spark:
-            for text in _typed():
-                for statement in statements(text):
-                    _answer(spark, statement, limit)
-    finally:
-        readline.write_history_file(history)
-
-
-def _typed() -> Iterator[str]:
-    """The statement that the user types, up to a line that ends with a semicolon; Ctrl-C drops it, Ctrl-D ends."""
-    text = ""
-    while True:
-        try:
-            text += input(CONTINUED if text else PROMPT) + "\n"
-        except EOFError:
-            return
-        except KeyboardInterrupt:
-            text = ""
-            note("")
-            continue
-        if text.strip() in ("exit", "quit"):
-            return
-        if text.rstrip().endswith(";"):
-            yield text
-            text = ""
-
-
-def _answer(spark: SparkSession, statement: str, limit: int) -> None:
-    try:
-        result = _run(spark, statement, limit)
-    except SqlRefused as refusal:
+        show_results([_run(spark, statement, limit)])
+    except TidemarkError as refusal:
         complain(refusal, as_json=False)
+        return False
     except KeyboardInterrupt:
         note("interrupted")
-    else:
-        show(_tables([result]))
+        return False
+    return True

@@ -1,11 +1,12 @@
-"""`test`: the tests of source files; `check`: whether source files are right; `schema`: their JSON Schema. None of them
-needs an installation or Java."""
+"""`test`: the tests of source files; `check`: their problems; `schema`: their JSON Schema.
+
+None of them needs an installation or Java.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,13 +14,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from spark_jobs.cli.app import EXIT_FAILED
-from spark_jobs.cli.output import JsonOption, RowsView, emit
+from spark_jobs.cli.named_sources import find_source_or_file
+from spark_jobs.cli.output import JsonOption, RowsView, emit, table
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
 
 if TYPE_CHECKING:
-    from spark_jobs.jobs.source_tests import CaseResult, Difference
-    from spark_jobs.sources import Source
+    from spark_jobs.trials.source_tests import CaseDifference, CaseResult
 
 NamesArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[SOURCE]...", help="Sources, or paths of source files; default: all.")
@@ -47,29 +48,37 @@ def test(
     seed: Annotated[int, typer.Option(help="The number from which orders are drawn.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the tests in source files: rows in, all stages over them in a scratch folder, tables compared."""
-    from spark_jobs.jobs.source_tests import run_tests
-    from spark_jobs.sources.folder import source_files
+    """Run the tests in source files.
 
-    found = [_source(name) for name in names or source_files(load_settings().sources)]
-    found = [(source, path) for source, path in found if names or source.tests]
-    if not found:
+    All stages run over the rows of a test in a scratch folder, and the tables are compared.
+    """
+    from spark_jobs.sources.folder import source_files
+    from spark_jobs.trials.source_tests import run_tests
+
+    sources = [find_source_or_file(name) for name in names or source_files(load_settings().sources)]
+    sources = [(source, path) for source, path in sources if names or source.tests]
+    if not sources:
         raise ParameterError(
             expected="a source file with `tests`", found="none", next_step="add `tests:` to a source file"
         )
     results = [
         (source.name, result)
-        for source, path in found
+        for source, path in sources
         for result in run_tests(source, path.read_text(encoding="utf-8-sig"), case or (), orders, seed)
     ]
     document = {"tests": [_document(name, result) for name, result in results], "seed": seed}
-    emit(as_json, document, lambda: Group(*(part for name, result in results for part in _shown(name, result, seed))))
+    emit(
+        as_json, document, lambda: Group(*(part for name, result in results for part in _case_view(name, result, seed)))
+    )
     if not all(result.passed for _, result in results):
         raise typer.Exit(EXIT_FAILED)
 
 
 def check(names: NamesArgument = None, as_json: JsonOption = False) -> None:
-    """Say whether source files are right, with all problems of each. It reads the files alone."""
+    """List all problems of source files.
+
+    It reads the files alone.
+    """
     from spark_jobs.sources import read_sources
     from spark_jobs.sources.problems import SourceFileError
 
@@ -78,7 +87,7 @@ def check(names: NamesArgument = None, as_json: JsonOption = False) -> None:
     if names:
         for name in names:
             try:
-                right.append(_source(name)[0].name)
+                right.append(find_source_or_file(name)[0].name)
             except SourceFileError as error:
                 wrong.append(error)
     else:
@@ -94,28 +103,13 @@ def check(names: NamesArgument = None, as_json: JsonOption = False) -> None:
 
 
 def schema() -> None:
-    """Print the JSON Schema of source files, for editors: `# yaml-language-server: $schema=FILE` in a source file."""
+    """Print the JSON Schema of source files, for editors.
+
+    An editor reads it by `# yaml-language-server: $schema=FILE` in a source file.
+    """
     from spark_jobs.sources.schema import json_schema
 
     sys.stdout.write(json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n")
-
-
-def _source(name: str) -> tuple[Source, Path]:
-    """The source of this name, or of the source file at this path, with its file.
-
-    Raises:
-        SourceFileError: the source file is wrong.
-        ParameterError: there is no such source or file.
-    """
-    from spark_jobs.sources import load_source
-    from spark_jobs.sources.folder import SOURCE_SUFFIXES, find_source_file
-
-    path = Path(name)
-    if path.suffix not in SOURCE_SUFFIXES:
-        path = find_source_file(load_settings().sources, name)
-    elif not path.is_file():
-        raise ParameterError(expected="a source file", found=name, next_step="name a file that is there")
-    return load_source(path), path
 
 
 def _document(source: str, result: CaseResult) -> dict[str, Any]:
@@ -132,7 +126,7 @@ def _document(source: str, result: CaseResult) -> dict[str, Any]:
     }
 
 
-def _shown(source: str, result: CaseResult, seed: int) -> list[RenderableType]:
+def _case_view(source: str, result: CaseResult, seed: int) -> list[RenderableType]:
     order = f", order {result.order} of seed {seed}" if result.order else ""
     title = f"{source}: {result.name.replace('_', ' ')}{order}"
     if result.passed:
@@ -143,9 +137,9 @@ def _shown(source: str, result: CaseResult, seed: int) -> list[RenderableType]:
     return lines + ([Text(f"  {result.refused}")] if result.refused else [])
 
 
-def _side_by_side(difference: Difference) -> RowsView:
+def _side_by_side(difference: CaseDifference) -> RowsView:
     """The rows that differ: those that were expected and those that are there."""
     columns = list((difference.expected or difference.found)[0])
     rows = [["expected", *row.values()] for row in difference.expected]
     rows += [["found", *row.values()] for row in difference.found]
-    return RowsView(["", *columns], sorted(rows, key=lambda row: (repr(row[1:3]), row[0])))
+    return table(["", *columns], sorted(rows, key=lambda row: (repr(row[1:3]), row[0])))

@@ -1,4 +1,4 @@
-"""`trace`: a source's frontiers and batches; sweep what a crash left; hold reads back from compaction."""
+"""`trace`: a source's frontiers and batches; remove remains of crashes; keep visible times readable."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from spark_jobs.cli.arguments import SourceArgument, instant, known_source, serv
 from spark_jobs.cli.output import JsonOption, emit, table
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
+from spark_jobs.model import pluralize
 
 if TYPE_CHECKING:
     from spark_jobs.trace.inspection import BatchReport, TraceReport
 
-KEPT_BY_BRONZE = "bronze keeps what the files said"
-"""Of what was taken back, too: what landed is never removed."""
+KEPT_BY_BRONZE = "bronze keeps all rows of the files"
+"""Bronze also keeps rows that were taken back, until an erasure."""
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the held read.")]
 
@@ -26,22 +27,26 @@ NameArgument = Annotated[str, typer.Argument(help="Name of the held read.")]
 class ShowByDefault(typer.core.TyperGroup):
     """A word that is no command is a source to show: `tidemark trace flights`."""
 
+    DEFAULT = "show"
+    """The command that takes it."""
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command, `show` where the first word names none."""
-        known = args and args[0] in self.commands
-        return super().resolve_command(ctx, args if known else ["show", *args])
+        """Find the command, `DEFAULT` where the first word names none."""
+        names_a_command = args and args[0] in self.commands
+        return super().resolve_command(ctx, args if names_a_command else [self.DEFAULT, *args])
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(cls=ShowByDefault, no_args_is_help=True, help="A source's trace: `tidemark trace SOURCE`.")
+    about = "Show the trace of a source: `tidemark trace SOURCE`."
+    group = typer.Typer(cls=ShowByDefault, no_args_is_help=True, help=about)
     for command in (show, sweep, hold, release):
         group.command()(command)
     app.add_typer(group, name="trace")
 
 
 def show(source: SourceArgument, as_json: JsonOption = False) -> None:
-    """Frontiers, batches with levels and sizes, held reads, and where data that was taken back still is."""
+    """Show frontiers, batches with levels and sizes, held reads, and the places of retracted data."""
     settings = load_settings()
     checked = known_source(settings, source)
     with server_session(settings, "tidemark-trace") as spark:
@@ -53,11 +58,11 @@ def show(source: SourceArgument, as_json: JsonOption = False) -> None:
         lake = SparkLake(spark)
         current = publication.load(lake, checked)
         report = inspect(lake, checked, frontiers.load(lake, checked, near=current.token), current)
-    emit(as_json, report.to_json(), lambda: _rendered(report))
+    emit(as_json, report.to_json(), lambda: _render_report(report))
 
 
 def sweep(source: SourceArgument, as_json: JsonOption = False) -> None:
-    """Remove what crashed attempts left: batches and rows that never came to count. Safe while a run is on."""
+    """Remove remains of crashed attempts: batches and rows that do not count. Safe while a run is on."""
     settings = load_settings()
     checked = known_source(settings, source)
     with server_session(settings, "tidemark-trace-sweep") as spark:
@@ -77,22 +82,22 @@ def hold(
     source: SourceArgument,
     name: NameArgument,
     at: Annotated[str, typer.Option("--at", help="The visible time that must stay readable.")],
-    lives: Annotated[str, typer.Option("--for", help="How long, such as `2 hours`.")],
+    lives: Annotated[str, typer.Option("--for", help="The duration of the lease, such as `2 hours`.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Keep a visible time readable, whatever the source's retention says, until the lease expires."""
+    """Keep a visible time readable until a lease expires; retention does not pass it."""
     from spark_jobs.storage.descriptions.times import micros
 
     settings = load_settings()
     checked = known_source(settings, source)
     at_us, lease_us = micros(instant(at)), _duration(lives)
     with server_session(settings, "tidemark-trace-hold") as spark:
+        from spark_jobs.engine.arrangement import ReadLease
         from spark_jobs.jobs.visits import hold as hold_read
-        from spark_jobs.kernels.arrangement import Lease
 
-        lease = Lease(name, at_us, time.time_ns() // 1000 + lease_us)
+        lease = ReadLease(name, at_us, time.time_ns() // 1000 + lease_us)
         state = hold_read(settings, checked, spark, lease).arrangement
-    emit(as_json, {"leases": [_lease(held) for held in state.leases]}, lambda: _leases(state.leases))
+    emit(as_json, {"leases": [_lease(lease) for lease in state.leases]}, lambda: _leases(state.leases))
 
 
 def release(source: SourceArgument, name: NameArgument, as_json: JsonOption = False) -> None:
@@ -103,7 +108,7 @@ def release(source: SourceArgument, name: NameArgument, as_json: JsonOption = Fa
         from spark_jobs.jobs.visits import release as release_read
 
         state = release_read(settings, checked, spark, name).arrangement
-    emit(as_json, {"leases": [_lease(held) for held in state.leases]}, lambda: _leases(state.leases))
+    emit(as_json, {"leases": [_lease(lease) for lease in state.leases]}, lambda: _leases(state.leases))
 
 
 def _duration(text: str) -> int:
@@ -119,9 +124,9 @@ def _duration(text: str) -> int:
         ) from error
 
 
-def _rendered(report: TraceReport) -> RenderableType:
+def _render_report(report: TraceReport) -> RenderableType:
     names = ("since", "published", "trace_upper", "seal", "reached", "horizon")
-    frontiers = [[name, _shown(getattr(report, f"{name}_us"))] for name in names]
+    frontiers = [[name, _time_text(getattr(report, f"{name}_us"))] for name in names]
     columns = ["batch", "place", "level", "updates", "bytes", "lower", "upper", "since"]
     parts: list[RenderableType] = [
         table(["frontier", "time"], frontiers, title=report.source),
@@ -137,38 +142,43 @@ def _rendered(report: TraceReport) -> RenderableType:
 
 
 def _batch(batch: BatchReport) -> list[Any]:
-    merged = _shown(batch.since_us) if batch.since_us else None
+    merged = _time_text(batch.since_us) if batch.since_us else None
     interval = (
-        [_shown(batch.lower_us), _shown(batch.upper_us), merged]
+        [_time_text(batch.lower_us), _time_text(batch.upper_us), merged]
         if batch.place == "trace"
-        else [_shown(batch.least_us), _shown(batch.greatest_us), None]
+        else [_time_text(batch.least_us), _time_text(batch.greatest_us), None]
     )
     return [batch.batch, batch.place, batch.level, batch.n_updates, batch.size, *interval]
 
 
 def _about_retracted(report: TraceReport) -> str:
-    held = report.retracted
-    if held.gone:
-        return f"The trace holds nothing any more that was taken back; {KEPT_BY_BRONZE}."
+    retracted = report.retracted
+    if retracted.gone:
+        return f"The trace has no retracted rows any more; {KEPT_BY_BRONZE}."
     parts = []
-    if held.in_trace:
-        parts.append(f"{held.in_trace} retractions in live batches, until since has passed {_shown(held.last_us)}")
-    if held.replaced_updates:
-        parts.append(f"{held.replaced_updates} updates in replaced batches, until a later run or a sweep removes them")
-    if held.dead_files:
-        parts.append(f"{held.dead_files} files ({held.dead_bytes:,} bytes) out of use, until a VACUUM removes them")
-    return f"What was taken back is still in the trace: {'; '.join(parts)}; {KEPT_BY_BRONZE}."
+    if retracted.in_trace:
+        parts.append(
+            f"{retracted.in_trace} retractions in live batches, until since has passed {_time_text(retracted.last_us)}"
+        )
+    if retracted.replaced_updates:
+        parts.append(
+            f"{retracted.replaced_updates} updates in replaced batches, until a later run or a sweep removes them"
+        )
+    if retracted.dead_files:
+        files = pluralize(retracted.dead_files, "file")
+        parts.append(f"{files} ({retracted.dead_bytes:,} bytes) out of use, until a VACUUM removes them")
+    return f"The trace still has retracted rows: {'; '.join(parts)}; {KEPT_BY_BRONZE}."
 
 
 def _leases(leases: Any) -> RenderableType:
-    return table(["held read", "at", "expires"], [[x.name, _shown(x.at), _shown(x.expires_at)] for x in leases])
+    return table(["held read", "at", "expires"], [[x.name, _time_text(x.at), _time_text(x.expires_at)] for x in leases])
 
 
 def _lease(lease: Any) -> dict[str, Any]:
     return {"name": lease.name, "at_us": lease.at, "expires_us": lease.expires_at}
 
 
-def _shown(time_us: int | None) -> str | None:
+def _time_text(time_us: int | None) -> str | None:
     from spark_jobs.storage.descriptions.times import instant as of_micros
 
     return None if time_us is None else of_micros(time_us).isoformat().replace("+00:00", "Z")

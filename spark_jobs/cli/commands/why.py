@@ -1,4 +1,4 @@
-"""`why`: the deltas behind a published row, and its revisions with what caused each."""
+"""`why`: the deltas behind a published row, and its revisions with their causes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from spark_jobs.cli.arguments import SourceArgument, known_source, server_session
-from spark_jobs.cli.output import ELEMENTS, JsonOption, emit, shown, table
+from spark_jobs.cli.output import JsonOption, emit, short_text, table
 from spark_jobs.cli.rows import LimitOption, end_truncated, most_rows
 from spark_jobs.config import Settings, load_settings
 
@@ -38,7 +38,10 @@ def why(
     limit: LimitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the files and lines that a published row comes from, and those that caused each of its revisions."""
+    """Show the files and lines behind a published row.
+
+    Each of its revisions is listed with the lines that caused it.
+    """
     settings = load_settings()
     checked = known_source(settings, source)
     from spark_jobs.reads.row_keys import published_table, row_key
@@ -49,15 +52,14 @@ def why(
         from spark_jobs.reads.why import why as explain
         from spark_jobs.storage.lakes.spark_lake import SparkLake
 
-        found = explain(SparkLake(spark), checked, table.name, values, most_rows(limit, as_json=as_json))
-    truncated = len(found.deltas) < found.n_deltas
-    emit(as_json, {**asdict(found), "truncated": truncated}, lambda: _for_people(found))
+        explanation = explain(SparkLake(spark), checked, table.name, values, most_rows(limit, as_json=as_json))
+    truncated = len(explanation.deltas) < explanation.n_deltas
+    emit(as_json, {**asdict(explanation), "truncated": truncated}, lambda: _for_people(explanation))
     end_truncated(as_json and truncated)
 
 
 def _behind_mart(settings: Settings, source: Source, name: str) -> PublishedTable:
-    """The published table of the source whose rows a mart's rows are made of; its key may be written by the names that
-    the mart has for it.
+    """The published table of the source from which a mart is made; its key may have the names of the mart's columns.
 
     Raises:
         ParameterError: there is no such mart, or its rows are not those of a table of the source.
@@ -65,11 +67,11 @@ def _behind_mart(settings: Settings, source: Source, name: str) -> PublishedTabl
     from spark_jobs.portal.marts import marts
     from spark_jobs.sources import read_sources, unknown_name
 
-    known = marts(settings, read_sources(settings.sources).sources, {})
-    mart = known.get(name.removeprefix(MARTS))
+    all_marts = marts(settings, read_sources(settings.sources).sources, {})
+    mart = all_marts.get(name.removeprefix(MARTS))
     follows = None if mart is None or mart.source != source.name else mart.follows
     if mart is None or follows is None:
-        asked = [f"{MARTS}{each.name}" for each in known.values() if each.follows and each.source == source.name]
+        asked = [f"{MARTS}{each.name}" for each in all_marts.values() if each.follows and each.source == source.name]
         raise unknown_name(
             name,
             asked,
@@ -79,35 +81,40 @@ def _behind_mart(settings: Settings, source: Source, name: str) -> PublishedTabl
     return replace(follows, also={**follows.also, **dict(zip(mart.grain, follows.key, strict=True))})
 
 
-def _for_people(found: Why) -> Group:
-    named = ", ".join(f"{column} {value}" for column, value in found.key.items())
-    if not found.revisions:
-        return Group(Text(f"{found.table} has never had a row with {named}"))
-    values = list(found.revisions[0].values)
+def _for_people(explanation: Why) -> Group:
+    named = ", ".join(f"{column} {value}" for column, value in explanation.key.items())
+    if not explanation.revisions:
+        return Group(Text(f"{explanation.table} has never had a row with {named}"))
+    values = list(explanation.revisions[0].values)
     revisions = [
-        (r.revision, r.known_from, r.known_to, *r.values.values(), r.run_id, _causes(r.causes)) for r in found.revisions
+        (r.revision, r.known_from, r.known_to, *r.values.values(), r.run_id, _causes(r.causes))
+        for r in explanation.revisions
     ]
     columns = ["revision", "known_from", "known_to", *values, "published by", "because of"]
-    parts: list[Any] = [table(columns, revisions, title=f"{found.table}: {named}", elements=ELEMENTS), Text()]
-    if found.revisions[0].known_from <= found.since:
-        parts.insert(1, Text(f"what caused revisions up to {shown(found.since)}, since, is no longer told apart"))
-    if found.deltas:
-        listed = [delta for delta in found.deltas[0] if delta not in ("landing", "row_id")]
-        rows = [[delta[column] for column in listed] for delta in found.deltas]
-        parts.append(table(listed, rows, title=_title(found), elements=ELEMENTS))
+    parts: list[Any] = [table(columns, revisions, title=f"{explanation.table}: {named}"), Text()]
+    if explanation.revisions[0].known_from <= explanation.since:
+        parts.insert(
+            1, Text(f"causes of revisions up to {short_text(explanation.since)} (since) are no longer distinguished")
+        )
+    if explanation.deltas:
+        listed = [delta for delta in explanation.deltas[0] if delta not in ("landing", "row_id")]
+        rows = [[delta[column] for column in listed] for delta in explanation.deltas]
+        parts.append(table(listed, rows, title=_title(explanation)))
     else:
         parts.append(Text("nothing is published under this key now"))
     return Group(*parts)
 
 
-def _title(found: Why) -> str:
-    if found.n_deltas == 1:
+def _title(explanation: Why) -> str:
+    if explanation.n_deltas == 1:
         return "the delta behind it"
-    first = "" if len(found.deltas) == found.n_deltas else f"; the first {len(found.deltas):,} are listed"
-    return f"the {found.n_deltas:,} deltas behind it{first}"
+    first = (
+        "" if len(explanation.deltas) == explanation.n_deltas else f"; the first {len(explanation.deltas):,} are listed"
+    )
+    return f"the {explanation.n_deltas:,} deltas behind it{first}"
 
 
 def _causes(causes: list[dict[str, Any]]) -> str:
-    told = [f"{'−' if c['diff'] < 0 else '+'}{c['file']}:{shown(c['line'])}" for c in causes[:MOST_CAUSES]]
-    more = len(causes) - len(told)
-    return ", ".join(told) + (f" and {more} more" if more > 0 else "")
+    places = [f"{'−' if c['diff'] < 0 else '+'}{c['file']}:{short_text(c['line'])}" for c in causes[:MOST_CAUSES]]
+    more = len(causes) - len(places)
+    return ", ".join(places) + (f" and {more} more" if more > 0 else "")

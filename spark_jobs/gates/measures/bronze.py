@@ -9,10 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.gates.measures.parts import AnyPart, Ground, Measurement, OfShare, Part, Together, measure, of_landings
-from spark_jobs.kernels.measures.chunks import CHUNK, judge_chunks, judge_repeats, repeated_row_ids
-from spark_jobs.kernels.measures.sums import Adds
-from spark_jobs.kernels.plain import numbers
+from spark_jobs.engine.columns import numbers
+from spark_jobs.engine.measures import CHUNK, Adds, judge_chunks, judge_repeated_rows, repeated_row_ids
+from spark_jobs.gates.measures.parts import (
+    AnyPart,
+    EachRow,
+    Ground,
+    Measurement,
+    OfShare,
+    Together,
+    measure,
+    of_landings,
+)
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.delta.records import arrow_records
@@ -29,15 +37,15 @@ _SHOWN = {
 
 def bronze(lake: Lake, source: Source, *, landings: Sequence[int]) -> Measurement:
     """The measures of these landings: reads their rows of the ledger, of chunks, of quarantine and of duplicates."""
-    parts = [_ledger(lake, source, landings), *(_listed(lake, table, source, landings) for table in _LISTED)]
+    parts = [_ledger(lake, source, landings), *(_listed_rows(lake, table, source, landings) for table in _LISTED)]
     by_drop = Ground("seq_no", "drop", source.drops.label)
     return measure(lake.spark, [*parts, *_chunks(lake, source, landings)], ground=by_drop)
 
 
-def _ledger(lake: Lake, source: Source, landings: Sequence[int]) -> Part:
+def _ledger(lake: Lake, source: Source, landings: Sequence[int]) -> EachRow:
     ours = (pc.field("source") == source.name) & of_landings(landings)
-    shown = ("seq_no", "path", "rows", "rejects", "duplicates", "landing")
-    return Part(arrow_records(FILES, lake.records(FILES, ours)), _came_and_went, shown)
+    examples = ("seq_no", "path", "rows", "rejects", "duplicates", "landing")
+    return EachRow(arrow_records(FILES, lake.records(FILES, ours)), _came_and_went, examples)
 
 
 def _came_and_went(ledger: pa.Table) -> Adds:
@@ -47,10 +55,10 @@ def _came_and_went(ledger: pa.Table) -> Adds:
     }
 
 
-def _listed(lake: Lake, table: Table, source: Source, landings: Sequence[int]) -> Part:
+def _listed_rows(lake: Lake, table: Table, source: Source, landings: Sequence[int]) -> EachRow:
     columns = ["records"] if table is QUARANTINE else ["landing"]
     rows = lake.stored(table, columns, of_landings(landings), {"source": [source.name]})
-    return Part(rows, partial(_each, measure=_LISTED[table]), _SHOWN[table])
+    return EachRow(rows, partial(_each, measure=_LISTED[table]), _SHOWN[table])
 
 
 def _each(rows: pa.Table, *, measure: str) -> Adds:
@@ -63,8 +71,8 @@ def _each(rows: pa.Table, *, measure: str) -> Adds:
 def _chunks(lake: Lake, source: Source, landings: Sequence[int]) -> list[AnyPart]:
     timelines = [f"{what}_{t}" for t in source.timelines for what in ("t", "min", "max", "sorted")]
     arrays = ["delta_ids", *(f"t_{t}" for t in source.timelines), *(f"c_{c}" for c in source.columns), "extra"]
-    own = ["rows", "row_ids", "event_times", "event_min", "event_max", "seq_no", "entity"]
-    written = lake.stored(chunks(source), [*own, *timelines, *arrays], of_landings(landings))
+    columns = ["rows", "row_ids", "event_times", "event_min", "event_max", "seq_no", "entity"]
+    written = lake.stored(chunks(source), [*columns, *timelines, *arrays], of_landings(landings))
     judge = partial(judge_chunks, timelines=list(source.timelines), arrays=arrays, place_bits=PLACE_BITS)
     ids = written.with_columns([*CHUNK, "diff", "row_ids"])
-    return [Part(written, judge, CHUNK), Together([OfShare(ids, "seq_no")], repeated_row_ids, judge_repeats)]
+    return [EachRow(written, judge, CHUNK), Together([OfShare(ids, "seq_no")], repeated_row_ids, judge_repeated_rows)]

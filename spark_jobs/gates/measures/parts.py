@@ -1,9 +1,8 @@
 """One pass over the rows that a stage wrote: parts that each add to named measures, summed exactly.
 
-A part reads rows of data files. A kernel computes what each row adds to the measures, and only the sums are kept. If
-several rows describe one thing, such as the versions of a window, they are gathered first. A small pass runs in this
-process, without a Spark job. A large pass is cut into pieces, which are the tasks of one job. Both run the same
-function.
+A part reads rows of data files. A kernel computes the addends of each row, and only the sums are kept. If several
+rows describe one thing, such as the versions of a window, they are gathered first. A small pass runs in this process,
+without a Spark job. A large pass is cut into pieces, which are the tasks of one job. Both run the same function.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.engine.hashes import in_share
+from spark_jobs.engine.measures import Addends, Adds, adding, taken, total
 from spark_jobs.exchange import answers
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
-from spark_jobs.kernels.measures.hashing import in_share
-from spark_jobs.kernels.measures.sums import Addends, Adds, adding, taken, total
 from spark_jobs.storage.delta.data_files import StoredRows
 from spark_jobs.threads import THREADS
 
@@ -46,7 +45,7 @@ divided into shares, and each share reads all rows again."""
 
 
 @dataclass(frozen=True)
-class Part:
+class EachRow:
     """A part whose rows are judged one by one. Examples show the columns `shows`, and the entries of `label`, which are
     the same for all rows."""
 
@@ -55,7 +54,7 @@ class Part:
     shows: Sequence[str]
     label: Mapping[str, str] = field(default_factory=dict)
 
-    def pieces(self, most_rows: int) -> list[Part]:
+    def pieces(self, most_rows: int) -> list[EachRow]:
         """The part, cut into pieces of about `most_rows` rows at most."""
         if isinstance(self.rows, pa.Table):
             return [self]
@@ -66,12 +65,12 @@ class Part:
         """An upper bound of the number of rows that it reads."""
         return self.rows.num_rows if isinstance(self.rows, pa.Table) else self.rows.n_rows
 
-    def judged(self, *, shown: bool) -> Iterator[tuple[pa.Table, Adds]]:
-        """The rows, some at a time, and their addends; if `shown`, the rows include the columns `shows`."""
+    def judge_rows(self, *, with_examples: bool) -> Iterator[tuple[pa.Table, Adds]]:
+        """The rows, some at a time, and their addends; if `with_examples`, the rows include the columns `shows`."""
         if isinstance(self.rows, pa.Table):
             tables = iter([self.rows])
         else:
-            rows = self.rows.with_columns([*self.rows.columns, *(self.shows if shown else ())])
+            rows = self.rows.with_columns([*self.rows.columns, *(self.shows if with_examples else ())])
             # an empty table first, so that each measure has a sum even without rows: 0
             tables = chain([rows.none()], rows.tables())
         for table in tables:
@@ -119,14 +118,14 @@ class Together:
         """An upper bound of the number of rows that it reads."""
         return sum(rows.rows.n_rows for rows in self.rows)
 
-    def judged(self, *, shown: bool) -> Iterator[tuple[pa.Table, Adds]]:
+    def judge_rows(self, *, with_examples: bool) -> Iterator[tuple[pa.Table, Adds]]:
         """The things that `gather` returns, and their addends."""
-        del shown  # things have few columns, so all are shown
+        del with_examples  # things have few columns, so all are shown
         gathered = self.gather(*self.rows)
         yield gathered, self.judge(gathered)
 
 
-AnyPart = Part | Together
+AnyPart = EachRow | Together
 
 
 @dataclass(frozen=True)
@@ -136,14 +135,14 @@ class Ground:
     Args:
         column: the name of the column in the rows of both sides, or of an entry in the label of a part.
         name: the name under which an example has a value of the column.
-        shown: converts such a value for an example.
-        known: the sums by value of the measures that no part adds to.
+        as_example: the function that converts such a value for an example.
+        given_sums: the sums by value of the measures that no part adds to.
     """
 
     column: str
     name: str
-    shown: Callable[[Any], Any] = str
-    known: Mapping[str, Mapping[Any, int]] = field(default_factory=dict)
+    as_example: Callable[[Any], Any] = str
+    given_sums: Mapping[str, Mapping[Any, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ class Measurement:
         invariant that compares two measures is not broken by single rows. Its examples are the values of the `ground`
         for which the two sums differ, with both sums.
         """
-        examples = self._adding([measures[0] for measures in broken if len(measures) == 1])
+        examples = self._gather_examples([measures[0] for measures in broken if len(measures) == 1])
         pairs = [measures for measures in broken if len(measures) == 2]
         if self.ground is not None and pairs:
             sums = self._sums_by(self.ground, {measure for pair in pairs for measure in pair})
@@ -170,7 +169,7 @@ class Measurement:
                 examples[pair[0]] = _differences(self.ground, pair, *(sums[measure] for measure in pair))
         return {measure: rows for measure, rows in examples.items() if rows}
 
-    def _adding(self, measures: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    def _gather_examples(self, measures: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
         examples: dict[str, list[dict[str, Any]]] = {measure: [] for measure in measures}
         for piece in self._pieces():
             wanted = [measure for measure, rows in examples.items() if len(rows) < MAX_EXAMPLES]
@@ -180,9 +179,9 @@ class Measurement:
         return examples
 
     def _sums_by(self, ground: Ground, measures: Collection[str]) -> dict[str, Counter[Any]]:
-        sums: dict[str, Counter[Any]] = {measure: Counter(ground.known.get(measure, {})) for measure in measures}
+        sums: dict[str, Counter[Any]] = {measure: Counter(ground.given_sums.get(measure, {})) for measure in measures}
         for piece in self._pieces():
-            for rows, adds in piece.judged(shown=True):
+            for rows, adds in piece.judge_rows(with_examples=True):
                 for measure in adds.keys() & sums.keys():
                     for value, added in _by_value(rows, piece.label, ground, adds[measure]):
                         sums[measure][value] += added
@@ -193,14 +192,14 @@ class Measurement:
 
 
 def _add_examples(piece: AnyPart, measures: Sequence[str], examples: dict[str, list[dict[str, Any]]]) -> None:
-    for rows, adds in piece.judged(shown=True):
+    for rows, adds in piece.judge_rows(with_examples=True):
         for measure in measures:
             room = MAX_EXAMPLES - len(examples[measure])
             places = adding(adds[measure])[:room] if measure in adds else np.zeros(0, np.int64)
             if places.size:
-                shows = list(piece.shows) if isinstance(piece, Part) else rows.column_names
-                shown = rows.select(shows).take(pa.array(places)).to_pylist()
-                examples[measure].extend({**piece.label, **row} for row in shown)
+                shows = list(piece.shows) if isinstance(piece, EachRow) else rows.column_names
+                new_examples = rows.select(shows).take(pa.array(places)).to_pylist()
+                examples[measure].extend({**piece.label, **row} for row in new_examples)
 
 
 def _by_value(rows: pa.Table, label: Mapping[str, str], ground: Ground, addends: Addends) -> Iterator[tuple[Any, int]]:
@@ -224,7 +223,7 @@ def _differences(ground: Ground, pair: Sequence[str], one: Counter[Any], other: 
         return []
     apart = [value for value in values if one[value] != other[value]]
     return [
-        {ground.name: None if value is None else ground.shown(value), pair[0]: one[value], pair[1]: other[value]}
+        {ground.name: None if value is None else ground.as_example(value), pair[0]: one[value], pair[1]: other[value]}
         for value in sorted(apart, key=lambda value: (value is None, value))
     ]
 
@@ -232,25 +231,26 @@ def _differences(ground: Ground, pair: Sequence[str], one: Counter[Any], other: 
 def measure(
     spark: SparkSession | None,
     parts: Sequence[AnyPart],
-    known: Mapping[str, int] | None = None,
+    given_values: Mapping[str, int] | None = None,
     ground: Ground | None = None,
 ) -> Measurement:
     """The measurement of all parts.
 
-    `known` has the values of measures that no part adds to, and zeros for measures that have no value without rows."""
-    begun = time.monotonic()
+    `given_values`: the values of measures that no part adds to, and zeros for measures without a value without rows.
+    """
+    start_s = time.monotonic()
     here = all(part.n_rows <= MEASURED_HERE for part in parts)
     pieces = [piece for part in parts for piece in part.pieces(MEASURED_HERE // THREADS if here else ROWS_A_TASK)]
-    sums = Counter[str](known or {})
+    sums = Counter[str](given_values or {})
     for of_piece in answers(spark, pieces, _sums, here=here):
         sums.update(json.loads(of_piece))
-    return Measurement(parts, dict(sums), time.monotonic() - begun, ground)
+    return Measurement(parts, dict(sums), time.monotonic() - start_s, ground)
 
 
 def _sums(piece: AnyPart) -> bytes:
     """The sums of a piece by measure, as JSON, since they may exceed 64 bits."""
     sums = Counter[str]()
-    for _, adds in piece.judged(shown=False):
+    for _, adds in piece.judge_rows(with_examples=False):
         for name, addends in adds.items():
             sums[name] += total(addends)
     return json.dumps(sums).encode()

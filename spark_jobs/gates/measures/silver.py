@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.gates.measures.parts import AnyPart, Ground, Measurement, OfShare, Part, Together, measure
-from spark_jobs.kernels.accounts import Account
-from spark_jobs.kernels.comparison import CLOSING, LIVE
-from spark_jobs.kernels.measures.versions import faulty_things, judge_versions
-from spark_jobs.kernels.measures.windows import diffs, judge_windows
+from spark_jobs.engine.measures import diffs, faulty_things, judge_versions, judge_windows
+from spark_jobs.engine.restatement import CLOSING, LIVE
+from spark_jobs.engine.windows import Account
+from spark_jobs.gates.measures.parts import AnyPart, EachRow, Ground, Measurement, OfShare, Together, measure
 from spark_jobs.restatement.late import BELOW, KEPT_BELOW
 from spark_jobs.restatement.touched import Range, Scope, instant
 from spark_jobs.sources.windows import AdaptiveWindow, CalendarWindow, SessionWindow, TumblingWindow
@@ -65,15 +64,15 @@ def silver(
         "rows_counted": {name: accounts[name].accepted + accounts[name].moved for name in balanced},
         "late_rows_due": {name: account.late for name, account in accounts.items()},
     }
-    known = dict.fromkeys(_MEASURES, 0) | {
+    given_values = dict.fromkeys(_MEASURES, 0) | {
         "rows_accounted": sum(account.rows for account in accounts.values()),
         "rows_astray": sum(account.astray for account in accounts.values()),
         **{measure: sum(of.values()) for measure, of in by_definition.items()},
     }
-    return measure(lake.spark, parts, known, Ground("definition", "definition", known=by_definition))
+    return measure(lake.spark, parts, given_values, Ground("definition", "definition", given_sums=by_definition))
 
 
-def _own_windows(lake: Lake, scope: Scope, definition: Definition, token: int) -> Part:
+def _own_windows(lake: Lake, scope: Scope, definition: Definition, token: int) -> EachRow:
     """The part that checks each window that the attempt wrote."""
     counter = _row_counter(definition)
     shows = (*definition.identity, "window_end", "known_from", "known_to", "revision", "era")
@@ -87,15 +86,15 @@ def _own_windows(lake: Lake, scope: Scope, definition: Definition, token: int) -
         known_from_us=scope.known_from_us,
         balanced=_is_balanced(scope, definition),
     )
-    return Part(rows, judge, shows, {"definition": definition.name})
+    return EachRow(rows, judge, shows, {"definition": definition.name})
 
 
 def _versions(lake: Lake, scope: Scope, definition: Definition, token: int, ranges: Sequence[Range] | None) -> Together:
     """The part that checks the versions of the windows that the attempt can have changed, by key and start."""
     identity = tuple(definition.identity)
-    shown = visible_rows(scope.publication, token)
+    visible = visible_rows(scope.publication, token)
     beside = _beside(scope, definition, ranges)
-    where = shown if beside is None else shown & ((pc.field("token") == token) | beside)
+    where = visible if beside is None else visible & ((pc.field("token") == token) | beside)
     rows = lake.stored(definition.table(), [*identity, "era", "known_from", "revision", "token"], where, SHOWABLE)
     gather = partial(faulty_things, identity=identity, token=token)
     judge = partial(judge_versions, repeated="repeated_windows")
@@ -141,14 +140,14 @@ def _is_balanced(scope: Scope, definition: Definition) -> bool:
     return once and kept and not scope.everything and bool(_row_counter(definition))
 
 
-def _rows_due(lake: Lake, scope: Scope, definitions: Sequence[Definition]) -> Part:
+def _rows_due(lake: Lake, scope: Scope, definitions: Sequence[Definition]) -> EachRow:
     """The part that counts the touching updates, net, once for each definition: each must account for all of them."""
     shows = ("row_id", "entity", "event_time", "time", "seq_no", "diff")
     due = partial(diffs, measure="rows_due", times=len(definitions))
-    return Part(scope.touching_rows(lake, ["diff"]), due, shows)
+    return EachRow(scope.touching_rows(lake, ["diff"]), due, shows)
 
 
-def _late(lake: Lake, scope: Scope, definitions: Sequence[Definition], token: int) -> Part:
+def _late(lake: Lake, scope: Scope, definitions: Sequence[Definition], token: int) -> EachRow:
     """The part that counts the rows that silver.late gained, net, except those below a horizon. After a change of
     definition it counts all rows that silver.late would list."""
     which = visible_rows(scope.publication, token) if scope.everything else pc.field("token") == token
@@ -157,4 +156,4 @@ def _late(lake: Lake, scope: Scope, definitions: Sequence[Definition], token: in
     where = which & judged & ~pc.field("action").isin(below)
     rows = lake.stored(LATE, ["diff"], where, {"source": [scope.source.name]})
     shows = ("definition", "row_id", "entity", "event_time", "action")
-    return Part(rows, partial(diffs, measure="late_rows_recorded"), shows)
+    return EachRow(rows, partial(diffs, measure="late_rows_recorded"), shows)

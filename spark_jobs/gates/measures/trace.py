@@ -10,11 +10,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.gates.measures.parts import AnyPart, Ground, Measurement, OfShare, Part, Together, measure, of_landings
-from spark_jobs.kernels.arrangement import ArrangementError, ArrangementState, TraceBatch, UnsealedBatch, check_state
-from spark_jobs.kernels.measures.sums import Adds
-from spark_jobs.kernels.measures.updates import Interval, judge_repeats, judge_updates, repeated_updates, taken_from
-from spark_jobs.kernels.plain import numbers
+from spark_jobs.engine.arrangement import ArrangementError, ArrangementState, TraceBatch, UnsealedBatch, check_state
+from spark_jobs.engine.columns import numbers
+from spark_jobs.engine.measures import (
+    Adds,
+    Interval,
+    judge_repeated_updates,
+    judge_updates,
+    repeated_updates,
+    taken_from,
+)
+from spark_jobs.gates.measures.parts import (
+    AnyPart,
+    EachRow,
+    Ground,
+    Measurement,
+    OfShare,
+    Together,
+    measure,
+    of_landings,
+)
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.records import arrow_records
 from spark_jobs.storage.descriptions.tables import FILES, updates
@@ -39,16 +54,18 @@ def trace(
     `landings` are the landings whose rows it took in. Batches written before are immutable and were measured then. So
     only the rows of this attempt are read, and those of the batches that it drained or merged.
     """
-    known = before.arrangement.handles()
-    added = [batch for batch in after.arrangement.trace if batch.handle not in known]
-    unsealed = [batch for batch in after.arrangement.unsealed if batch.handle not in known]
+    handles_before = before.arrangement.handles()
+    added = [batch for batch in after.arrangement.trace if batch.handle not in handles_before]
+    unsealed = [batch for batch in after.arrangement.unsealed if batch.handle not in handles_before]
     merged = [batch.handle for batch in added if batch.lower < before.arrangement.trace_upper]
     # batches that one merge of this attempt wrote, and a later merge of it replaced
-    passing = [handle for handle, replaced_by in after.obsolete if replaced_by == token and handle not in known]
-    own = (pc.field("token") == token) & ~pc.field("batch").isin(pa.array(passing, pa.string()))
+    passing = [
+        handle for handle, replaced_by in after.obsolete if replaced_by == token and handle not in handles_before
+    ]
+    of_attempt = (pc.field("token") == token) & ~pc.field("batch").isin(pa.array(passing, pa.string()))
     table = updates(source)
-    written = lake.stored(table, _SHOWN, own)
-    gone = {"batch": sorted(known - after.arrangement.handles())}
+    written = lake.stored(table, _SHOWN, of_attempt)
+    gone = {"batch": sorted(handles_before - after.arrangement.handles())}
     consumed = lake.stored(table, ["batch", "row_id", "diff"], None, gone)
     intervals = _intervals(added, unsealed, after.arrangement.seal.time or 0)
     judge = partial(judge_updates, intervals=intervals, sealed_us=before.seal_us, merged=merged)
@@ -56,38 +73,38 @@ def trace(
     batches: list[TraceBatch | UnsealedBatch] = [*added, *unsealed]
     stated = [batch for batch in batches if batch.n_updates]
     parts: list[AnyPart] = [
-        Part(written, judge, (*_SHOWN, "seq_no")),
-        Part(consumed, taken_from, (*_SHOWN, "seq_no")),
-        Together([OfShare(alike, "row_id")], repeated_updates, judge_repeats),
-        _landed(lake, source, landings),
+        EachRow(written, judge, (*_SHOWN, "seq_no")),
+        EachRow(consumed, taken_from, (*_SHOWN, "seq_no")),
+        Together([OfShare(alike, "row_id")], repeated_updates, judge_repeated_updates),
+        _landed_rows(lake, source, landings),
         _batches(lake, source, stated),
     ]
     by_drop = Ground("seq_no", "drop", source.drops.label)
     return measure(lake.spark, parts, _frontier_measures(before, after), by_drop)
 
 
-def _landed(lake: Lake, source: Source, landings: Sequence[int]) -> Part:
+def _landed_rows(lake: Lake, source: Source, landings: Sequence[int]) -> EachRow:
     ours = (pc.field("source") == source.name) & of_landings(landings)
     ledger = arrow_records(FILES, lake.records(FILES, ours))
-    return Part(ledger, _net_rows, ("seq_no", "path", "landing", "rows", "rows_back"))
+    return EachRow(ledger, _net_rows, ("seq_no", "path", "landing", "rows", "rows_back"))
 
 
 def _net_rows(ledger: pa.Table) -> Adds:
     return {"rows_landed": numbers(ledger["rows"]) - numbers(ledger["rows_back"])}
 
 
-def _batches(lake: Lake, source: Source, stated: Sequence[TraceBatch | UnsealedBatch]) -> Part:
+def _batches(lake: Lake, source: Source, stated: Sequence[TraceBatch | UnsealedBatch]) -> EachRow:
     """The part that compares batches with the frontiers: the number of updates, and the bounds of their times.
 
     The stored numbers and bounds are read from the footers of the batches' files."""
-    stands: dict[str, tuple[int, int, int]] = {}
+    stored_batches: dict[str, tuple[int, int, int]] = {}
     for file in lake.summaries(updates(source), "batch", [batch.handle for batch in stated], ("time",)):
         least, greatest = (micros(time) for time in file.bounds["time"])
-        n, lo, hi = stands.get(file.partition, (0, least, greatest))
-        stands[file.partition] = (n + file.rows, min(lo, least), max(hi, greatest))
-    fits = [stands.get(batch.handle) == (batch.n_updates, batch.least, batch.greatest) for batch in stated]
+        n, lo, hi = stored_batches.get(file.partition, (0, least, greatest))
+        stored_batches[file.partition] = (n + file.rows, min(lo, least), max(hi, greatest))
+    fits = [stored_batches.get(batch.handle) == (batch.n_updates, batch.least, batch.greatest) for batch in stated]
     batches = pa.table({"batch": [b.handle for b in stated], "n_updates": [b.n_updates for b in stated], "fits": fits})
-    return Part(batches, _not_as_stated, ("batch", "n_updates"))
+    return EachRow(batches, _not_as_stated, ("batch", "n_updates"))
 
 
 def _not_as_stated(batches: pa.Table) -> Adds:

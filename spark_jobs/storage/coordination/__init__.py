@@ -1,1 +1,1 @@
-"""Who may write, and what counts: leases, turns, publications, and the notes beside the lake."""
+"""Leases and turns decide who may write, publications decide which rows count; notes are beside the lake."""

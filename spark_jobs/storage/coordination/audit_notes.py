@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class AuditNote:
-    """An audit: the time of its end, its run, and the number of invariants that did not hold."""
+    """An audit: the time of its end, its run, and the number of invariants that were broken."""
 
     at: datetime
     run_id: str
@@ -19,7 +19,7 @@ class AuditNote:
 
 
 def note_audit(home: Path, source: str, run_id: str, failed: int) -> None:
-    """Write down an audit that has just ended; `failed` is the number of invariants that did not hold."""
+    """Write down an audit that has just ended; `failed` is the number of broken invariants."""
     path = _note(home, source)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"at": datetime.now(UTC).isoformat(), "run_id": run_id, "failed": failed}))
@@ -39,8 +39,8 @@ def last_audit(home: Path, source: str) -> str:
     note = audit_note(home, source)
     if note is None:
         return "never"
-    shown = f"{note.failed} did not hold: `tidemark quality {source} --run {note.run_id}`"
-    return f"{note.at:%Y-%m-%d %H:%M}, {shown if note.failed else 'all held'}"
+    failures = f"{note.failed} did not hold: `tidemark quality {source} --run {note.run_id}`"
+    return f"{note.at:%Y-%m-%d %H:%M}, {failures if note.failed else 'all held'}"
 
 
 def _note(home: Path, source: str) -> Path:

@@ -48,11 +48,11 @@ def fold(lake: SparkLake, history: History, published: Publication, fence: Fence
     if history.is_shared:
         closings = closings.where(F.col("source") == fence.source)
     times = F.unix_micros("known_from")
-    found = closings.agg(F.count("*").alias("rows"), F.min(times).alias("lo"), F.max(times).alias("hi")).first()
-    assert found is not None, "an aggregate without keys has one row"
-    if found.rows:
-        lake.amend(_merge(history, published, fence.source, found.lo, found.hi), fence)
-    return int(found.rows)
+    counts = closings.agg(F.count("*").alias("rows"), F.min(times).alias("lo"), F.max(times).alias("hi")).first()
+    assert counts is not None, "an aggregate without keys has one row"
+    if counts.rows:
+        lake.amend(_merge(history, published, fence.source, counts.lo, counts.hi), fence)
+    return int(counts.rows)
 
 
 def _merge(history: History, published: Publication, source: str, lo_us: int, hi_us: int) -> str:

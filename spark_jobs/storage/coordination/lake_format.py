@@ -44,16 +44,16 @@ def check_format(lake: TableReader) -> str | None:
     Raises:
         LakeNewer: its format is greater than `FORMAT`, or not a number.
     """
-    stands = format_of(lake)
-    if stands is None or (stands.isascii() and stands.isdigit() and int(stands) <= FORMAT):
-        return stands
+    lake_format = format_of(lake)
+    if lake_format is None or (lake_format.isascii() and lake_format.isdigit() and int(lake_format) <= FORMAT):
+        return lake_format
     raise LakeNewer(
         expected=f"a lake of format {FORMAT} or lower, which this version of Tidemark reads and writes",
-        found=f"format {stands!r}, written by a later version",
+        found=f"format {lake_format!r}, written by a later version",
         consequence="nothing was read or written",
         next_step="install that version again (`git pull`, then `make setup`), or bring a backup set of before it "
         "back into an empty home: `tidemark restore`",
-        format=stands,
+        format=lake_format,
         supported=FORMAT,
     )
 

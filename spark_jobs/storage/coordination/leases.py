@@ -48,14 +48,14 @@ class SourceBusy(TidemarkError):
 
 
 class LeaseLost(TidemarkError):
-    """The file of a source's lease was removed while an attempt held it. Facts: `source`."""
+    """The file of a source's lease was removed while an attempt had the lease. Facts: `source`."""
 
     code = "lease_lost"
 
 
 @dataclass
 class Lease:
-    """A source held by one attempt: its fence, and the data that the run's finished stages left for the next ones.
+    """The lease of a source by one attempt: its fence, and data that finished stages of the run keep for the next ones.
 
     `staged`: the tokens under which these stages wrote, by stage. `verdicts`: the findings of their gates, until a
     table has them. `spent`: rows that this run landed and seconds of its stages. `past`: (rows, seconds) of the last
@@ -138,7 +138,7 @@ def take(folder: Path, *, source: str, run_id: str, starts_run: bool, wait_s: fl
             raise Superseded(
                 expected=f"run {run_id} to be the last one started on {source}",
                 found=f"run {lease['run_id']}",
-                consequence="this stage did nothing; the other run publishes what this one landed",
+                consequence="this stage did nothing; the other run publishes the rows that this one landed",
                 next_step="nothing, if the other run succeeds; else start this run again",
                 source=source,
                 run_id=run_id,
@@ -194,9 +194,26 @@ def hold_still(folder: Path, *, source: str, wait_s: float = WAIT_S) -> Iterator
         yield _as_lease(path, source)
 
 
+def is_at_work(folder: Path, source: str) -> bool:
+    """True if an attempt has the source's lease now."""
+    return is_locked(folder / f"{source}.lease")
+
+
+def is_locked(path: Path) -> bool:
+    """True if a process has locked this file for itself alone; nothing waits, and nothing is written."""
+    try:
+        with path.open("r") as handle:
+            fcntl.flock(handle.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 def _as_lease(path: Path, source: str) -> Lease:
-    found = _read(path)
-    return Lease(path, found["run_id"] or "", Fence(source, found["token"]), past=found["past"])
+    fields = _read(path)
+    return Lease(path, fields["run_id"] or "", Fence(source, fields["token"]), past=fields["past"])
 
 
 def _lock(descriptor: int, path: Path, *, source: str, wait_s: float, kind: int = fcntl.LOCK_EX) -> None:

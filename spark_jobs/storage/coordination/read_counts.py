@@ -18,7 +18,7 @@ _ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Reads counted so far: of all entities at once, and of one entity by its class (`kernels.deltas.traffic`)."""
+    """Reads counted so far: of all entities at once, and of one entity by its class (`engine.deltas.traffic`)."""
 
     of_all: int = 0
     by_class: dict[int, int] = field(default_factory=dict)
@@ -31,7 +31,7 @@ def count_read(home: Path, source: str, *, of_class: int | None = None) -> None:
     Nothing is counted if nothing can be written, as for users who may only read the lake.
     """
     read = _ALL if of_class is None else str(of_class)
-    with suppress(OSError), _held(home, source) as file:
+    with suppress(OSError), _locked_counts(home, source) as file:
         counts = _counts(file.read())
         counts[read] = counts.get(read, 0) + 1
         file.seek(0)
@@ -47,7 +47,7 @@ def reads_of(home: Path, source: str) -> Reads:
 
 
 @contextmanager
-def _held(home: Path, source: str) -> Iterator[TextIO]:
+def _locked_counts(home: Path, source: str) -> Iterator[TextIO]:
     path = _path(home, source)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
@@ -63,11 +63,11 @@ def _path(home: Path, source: str) -> Path:
 def _counts(text: str) -> dict[str, int]:
     """Counts by class, or `all`. A number alone, as older versions counted, is of all entities."""
     try:
-        told = json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return {}
-    if isinstance(told, int):
-        return {_ALL: told}
-    if not isinstance(told, dict):
+    if isinstance(value, int):
+        return {_ALL: value}
+    if not isinstance(value, dict):
         return {}
-    return {name: count for name, count in told.items() if isinstance(count, int) and (name == _ALL or name.isdigit())}
+    return {name: count for name, count in value.items() if isinstance(count, int) and (name == _ALL or name.isdigit())}

@@ -24,7 +24,7 @@ AT_ONCE = 64
 """Tokens that are settled together. A sweep reads each history table's tokens, so it is too costly for every run."""
 
 
-def settled(lake: RunLake, source: Source, publication: Publication) -> Publication:
+def settle(lake: RunLake, source: Source, publication: Publication) -> Publication:
     """The same publication with its oldest tokens settled, once there are enough of them; sweeps rows of given-up
     attempts."""
     if len(publication.tokens) < KEPT + AT_ONCE:
@@ -37,10 +37,10 @@ def settled(lake: RunLake, source: Source, publication: Publication) -> Publicat
 
 def history_tables(lake: Lake, source: Source) -> list[Table]:
     """The tables whose rows are visible by token: the shared ones, and the windows' of this source."""
-    own = [f"{definition}_history" for definition in source.windows]
+    window_tables = [f"{definition}_history" for definition in source.windows]
     present = lake.catalog.names("silver")
     chains = [CHAINS] if CHAINS.table in lake.catalog.names(CHAINS.database) else []
-    return [STATE, LATE, *chains, *[Table("silver", name, "", VALIDITY) for name in own if name in present]]
+    return [STATE, LATE, *chains, *[Table("silver", name, "", VALIDITY) for name in window_tables if name in present]]
 
 
 def sweep_given_up(lake: RunLake, source: Source, publication: Publication, staged: Iterable[int]) -> dict[str, int]:

@@ -47,8 +47,8 @@ class SourceChange:
         return SourceChangeUnfinished(
             expected=f"every change of {self.source} to be finished",
             found=f"a {self.kind} that {self.changed_by} began, interrupted after the step {self.step!r}",
-            consequence="nothing was done: tables may have part of what they should",
-            next_step=f"`{self.command}` goes on with it",
+            consequence="nothing was done: tables may lack some of their rows",
+            next_step=f"`{self.command}` continues it",
             source=self.source,
             change=self.change,
             kind=self.kind,

@@ -1,6 +1,6 @@
 """Turns: whole runs of a source follow one another, whatever starts them.
 
-A run has its source from its first stage to its last, and the next waits until then. A run of one process holds a lock
+A run has its source from its first stage to its last; the next run waits until then. A run of one process has a lock
 that ends with the process, however it ends. A run whose stages are processes of their own (Airflow's tasks) is written
 down instead, and counts as long as its driver reports that it is on. Runs in line go in the order of their drops. But a
 backfill lets every other run go first whose drops follow on those that have been run.
@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from spark_jobs.storage.coordination.leases import SourceBusy
+from spark_jobs.storage.coordination.leases import SourceBusy, is_at_work, is_locked
 
 POLL_S = 1.0
 
@@ -46,6 +46,18 @@ class Turn:
 
     def __str__(self) -> str:
         return f"run {self.run_id} of {self.drops}"
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentRun:
+    """The run that has its turn on a source.
+
+    `is_at_work`: a process works on it now. A run whose stages are processes of their own may also be between two of
+    them, or its driver may have cut it off; nobody but the driver can say which.
+    """
+
+    turn: Turn
+    is_at_work: bool
 
 
 class Driver(Protocol):
@@ -194,7 +206,7 @@ def hold_turn(
     """
     line = Line(folder, source, turn, driver)
     deadline = None if wait_s is None else time.monotonic() + wait_s
-    told = None
+    reported = None
     try:
         while (whom := line.step()) is not None:
             if deadline is not None and time.monotonic() >= deadline:
@@ -206,9 +218,9 @@ def hold_turn(
                     source=source,
                     holder=whom,
                 )
-            if whom != told:
+            if whom != reported:
                 on_wait(whom)
-                told = whom
+                reported = whom
             time.sleep(POLL_S)
         yield
     finally:
@@ -226,6 +238,17 @@ def end_turn(folder: Path, source: str, run_id: str) -> None:
         holder = _read(path)
         if holder is not None and holder.run_id == run_id:
             _write(handle, None)
+
+
+def current_run(folder: Path, source: str) -> CurrentRun | None:
+    """The run that has its turn on the source; None if there is none, or if its process has ended."""
+    path = folder / f"{source}.turn"
+    holder = _read(path)
+    if holder is None:
+        return None
+    if holder.staged:
+        return CurrentRun(holder, is_at_work(folder, source))
+    return CurrentRun(holder, is_at_work=True) if is_locked(path) else None
 
 
 def _clock() -> list[str | float]:

@@ -73,7 +73,7 @@ class DeltaLog:
     def __init__(self, handle: TableHandle) -> None:
         self._handle, self._lock = handle, Lock()
         self._table = open_table(handle)
-        self._now = self._listed()
+        self._now = self._list_files()
 
     def now(self) -> DeltaFiles | None:
         """The files of the newest version; None if the table requires a newer reader, since its files then may have
@@ -82,10 +82,10 @@ class DeltaLog:
             before = self._table.version()
             self._table.update_incremental()
             if self._table.version() != before:
-                self._now = self._listed()
+                self._now = self._list_files()
             return self._now if self._table.protocol().min_reader_version <= _READER_VERSION else None
 
-    def _listed(self) -> DeltaFiles:
+    def _list_files(self) -> DeltaFiles:
         partitions = tuple(self._table.metadata().partition_columns)
         return DeltaFiles(self._handle, partitions, pa.table(self._table.get_add_actions(flatten=True)))
 
@@ -138,8 +138,8 @@ def rows_between(opened: Any, least: str, greatest: str, columns: Sequence[str])
     any."""
     file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=True)
     schema = file.schema_arrow
-    held = set(schema.names)
-    present = list(dict.fromkeys(["entity", *(column for column in columns if column in held)]))
+    names = set(schema.names)
+    present = list(dict.fromkeys(["entity", *(column for column in columns if column in names)]))
     leaf = [file.schema.column(i).path for i in range(len(file.schema))].index("entity")
     groups = []
     for number in range(file.num_row_groups):

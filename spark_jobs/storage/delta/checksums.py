@@ -68,7 +68,7 @@ def write_checksum(table: Path, version: int) -> bool:
     if not before or version - int(before[-1].stem) > _MOST:
         return False
     try:
-        checksum = _following(json.loads(before[-1].read_text()), log, int(before[-1].stem) + 1, version)
+        checksum = _next_checksum(json.loads(before[-1].read_text()), log, int(before[-1].stem) + 1, version)
     except (OSError, ValueError, KeyError, TypeError):
         return False
     written = log / f".{version_file(version, 'crc')}.{os.getpid()}.{threading.get_ident()}"
@@ -79,7 +79,7 @@ def write_checksum(table: Path, version: int) -> bool:
     return True
 
 
-def _following(checksum: dict[str, Any], log: Path, first: int, last: int) -> dict[str, Any]:
+def _next_checksum(checksum: dict[str, Any], log: Path, first: int, last: int) -> dict[str, Any]:
     """The checksum after the commits `first` to `last`."""
     size, files = checksum["tableSizeBytes"], checksum["numFiles"]
     described = {"metaData": checksum["metadata"], "protocol": checksum["protocol"]}

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
 from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.delta.checksums import write_checksum, write_file_checksums
 from spark_jobs.storage.delta.delta_log import open_anew
@@ -20,9 +22,12 @@ from spark_jobs.storage.delta.places import TableHandle
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
-ATTEMPTS = 100
-"""The most tries of a commit whose version another commit took each time. Each failed try means that another one
-succeeded."""
+TRIED_FOR_S = 300.0
+"""The seconds for which a commit is tried whose version another commit took each time. Each failed try means that
+another one succeeded."""
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.02, 5.0
+"""Bounds of the wait before a try: it is random, up to the first bound, then twice that and so on up to the second. So
+of many that commit at once, few meet again."""
 
 
 class CommitsContended(TidemarkError):
@@ -48,24 +53,29 @@ def commit(
     transactions = None if fence is None else [Transaction(fence.app_id, fence.token)]
     # without retries of `deltalake`, a commit makes the version after the one that was read, or fails
     properties = CommitProperties(NOTED, max_commit_retries=0, app_transactions=transactions)
-    for _ in range(ATTEMPTS):
-        table = open_anew(handle)
-        if fence is not None and (table.transaction_version(fence.app_id) or 0) >= fence.token:
-            return False
-        following = table.version() + 1
-        try:
-            write(table, properties)
-        except CommitFailedError:
-            continue
-        # on S3 the requests for a checksum would take as long as the job that it saves
-        if handle.is_local:
-            write_checksum(Path(handle.uri), following)
-            write_file_checksums(Path(handle.uri), following)
-        return True
-    raise CommitsContended(
-        expected=f"a commit to {handle.uri} within {ATTEMPTS} tries",
-        found="other commits each time",
-        consequence="this one was not made; what it would have made visible is not",
-        next_step="do the same again; if it happens again, find out who else writes to the table all the time",
-        table=handle.uri,
-    )
+    waits = wait_random_exponential(FIRST_WAIT_S, LONGEST_WAIT_S)
+    tries = Retrying(retry=retry_if_exception_type(CommitFailedError), wait=waits, stop=stop_after_delay(TRIED_FOR_S))
+    try:
+        return tries(_try, handle, fence, lambda table: write(table, properties))
+    except RetryError:
+        raise CommitsContended(
+            expected=f"a commit to {handle.uri} within {TRIED_FOR_S:g} s",
+            found="other commits each time",
+            consequence="this commit was not made; its rows are not visible",
+            next_step="do the same again; if it happens again, find out who else writes to the table all the time",
+            table=handle.uri,
+        ) from None
+
+
+def _try(handle: TableHandle, fence: Fence | None, write: Callable[[DeltaTable], None]) -> bool:
+    """One try of a commit, on the newest version; true if it was made."""
+    table = open_anew(handle)
+    if fence is not None and (table.transaction_version(fence.app_id) or 0) >= fence.token:
+        return False
+    following = table.version() + 1
+    write(table)
+    # on S3 the requests for a checksum would take as long as the job that it saves
+    if handle.is_local:
+        write_checksum(Path(handle.uri), following)
+        write_file_checksums(Path(handle.uri), following)
+    return True

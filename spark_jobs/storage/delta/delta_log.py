@@ -46,9 +46,9 @@ def open_table(handle: TableHandle, version: int | None = None) -> DeltaTable:
     """
     if not handle.is_own or version is not None:
         return open_anew(handle, version)
-    known = _open.get(handle.uri)
-    if known is not None and known.is_current():
-        return known.table
+    opened = _open.get(handle.uri)
+    if opened is not None and opened.is_current():
+        return opened.table
     opened = _Opened.of(handle)
     while len(_open) >= _MOST_OPEN:
         _open.pop(next(iter(_open)), None)
@@ -68,16 +68,16 @@ class _Opened:
     def of(cls, handle: TableHandle) -> _Opened:
         table = open_anew(handle)
         commit = Path(handle.uri) / LOG_DIR / version_file(table.version())
-        return cls(table, commit, _written(commit))
+        return cls(table, commit, _inode_and_time(commit))
 
     def is_current(self) -> bool:
         """True if the log is the one that was read, and has no newer version."""
         return not self.commit.with_name(version_file(self.table.version() + 1)).exists() and (
-            _written(self.commit) == self.written
+            _inode_and_time(self.commit) == self.written
         )
 
 
-def _written(file: Path) -> tuple[int, int]:
+def _inode_and_time(file: Path) -> tuple[int, int]:
     """The inode of a file, and the time of its last write in nanoseconds; zeros if there is none."""
     try:
         status = file.stat()
@@ -88,7 +88,7 @@ def _written(file: Path) -> tuple[int, int]:
 
 _MOST_OPEN = 128
 _open: dict[str, _Opened] = {}
-"""The tables of this process's own, by their folders. Nobody commits by them: that would change what others read."""
+"""This process's own open tables, by their folders. Nobody commits by them: that would change the reads of others."""
 
 
 def open_anew(handle: TableHandle, version: int | None = None) -> DeltaTable:
@@ -120,19 +120,19 @@ def _refusal(handle: TableHandle) -> TidemarkError | None:
     try:
         files_of_log(handle.files())
     except LogBroken as broken:
-        found = f"in the log of {handle.uri}: "
+        place = f"in the log of {handle.uri}: "
         if broken.is_lost:
             return CommitLost(
                 expected="the newest commit of a table, and its checksum",
-                found=f"{found}its checksum alone",
-                consequence="nothing was done: to go on without what the commit said could count rows twice",
+                found=f"{place}its checksum alone",
+                consequence="nothing was done: to go on without that commit could count rows twice",
                 next_step=f"put the file back, or {RESTORE}",
                 table=handle.uri,
             )
         return LogDamaged(
             expected="a log whose commits and checkpoints can be read",
-            found=f"{found}{broken}",
-            consequence="nothing was done: without that file nobody can tell which rows the table has",
+            found=f"{place}{broken}",
+            consequence="nothing was done: without that file the rows of the table are unknown",
             next_step=f"put the file back, or {RESTORE}",
             table=handle.uri,
             file=broken.file,

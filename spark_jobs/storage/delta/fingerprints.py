@@ -78,7 +78,7 @@ def take_fingerprint(handle: TableHandle, source: str, before: Fingerprint | Non
         deltalake.exceptions.TableNotFoundError: there is no table.
     """
     system = handle.files()
-    if before is not None and (extended := _extended(system, source, before)) is not None:
+    if before is not None and (extended := _extend(system, source, before)) is not None:
         return extended
     table = open_table(handle)
     version = table.version()
@@ -102,7 +102,7 @@ def miscount(handle: TableHandle, source: str, noted: Fingerprint) -> str | None
     )
 
 
-def _extended(system: FileSystem, source: str, before: Fingerprint) -> Fingerprint | None:
+def _extend(system: FileSystem, source: str, before: Fingerprint) -> Fingerprint | None:
     """`before` with the rows that later commits added; None if one of them did more, or `before` is not in the log."""
     commits = dict(_commits_from(system, before.version))
     if before.version not in commits or _checksum(commits[before.version]) != before.commit or before.rows is None:

@@ -156,7 +156,7 @@ def _from_checkpoint(system: FileSystem, names: Mapping[str, int]) -> tuple[int,
     except (pa.ArrowException, OSError) as error:
         raise LogBroken(path, f"cannot be read: {str(error)[:120]}") from error
     present = (row for row in added if row and row["path"] is not None)
-    return version, {unquote(row["path"]): _logged(row) for row in present}
+    return version, {unquote(row["path"]): _logged_file(row) for row in present}
 
 
 def _commit(system: FileSystem, version: int, names: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -172,12 +172,12 @@ def _commit(system: FileSystem, version: int, names: Mapping[str, int]) -> list[
 
 def _apply(action: Mapping[str, Any], files: dict[str, LoggedFile]) -> None:
     if "add" in action:
-        files[unquote(action["add"]["path"])] = _logged(action["add"])
+        files[unquote(action["add"]["path"])] = _logged_file(action["add"])
     elif "remove" in action:
         files.pop(unquote(action["remove"]["path"]), None)
 
 
-def _logged(add: Mapping[str, Any]) -> LoggedFile:
+def _logged_file(add: Mapping[str, Any]) -> LoggedFile:
     # a map, or the pairs that Parquet has of one
     return LoggedFile(int(add["size"]), dict(add.get("partitionValues") or {}), json.loads(add.get("stats") or "{}"))
 

@@ -26,10 +26,10 @@ def lake_root(spark: SparkSession) -> str:
 
 def as_root(warehouse: str) -> str:
     """The lake's root for a place as Spark names it: a path of this machine, or a URI of an object store."""
-    scheme, found, path = warehouse.partition(":")
-    if not found or scheme == "file":
+    scheme, colon, path = warehouse.partition(":")
+    if not colon or scheme == "file":
         # a path as it is, with no escapes: a folder's name may have any character
-        return f"/{path.lstrip('/')}" if found else warehouse
+        return f"/{path.lstrip('/')}" if colon else warehouse
     return with_scheme(warehouse, "s3")
 
 
@@ -63,7 +63,7 @@ def storage_options(spark: SparkSession, root: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class TableHandle:
-    """A table's folder, and what opens it without Spark. It may be sent to other processes.
+    """A table's folder, and the options that open it without Spark. It may be sent to other processes.
 
     `uri`: a path of this machine, or a URI of an object store; `options`: the storage options to open it with
     `deltalake`. `is_own`: true if this process alone writes the table, so that it need not be opened for each read.

@@ -101,7 +101,7 @@ def misread_rows(
             yield {"file": path, "found": finding}
             continue
         present.update(read)
-        yield from ({"file": path, "found": found} for found in _misjudged(of_file, logged))
+        yield from ({"file": path, "found": finding} for finding in _statistics_faults(of_file, logged))
     # the skipping reader stops at a damaged file
     for column in sorted(present) if not damaged else ():
         yield from _otherwise(handle, column, whole.values.get(column, _Values()), partitions)
@@ -134,7 +134,7 @@ def _files_of(system: FileSystem, partitions: Mapping[str, str]) -> list[tuple[s
     return sorted((path, of) for path, of in files.items() if wanted <= of.partition.items() and LOG_DIR not in path)
 
 
-def _misjudged(read: _Read, logged: LoggedFile) -> Iterator[str]:
+def _statistics_faults(read: _Read, logged: LoggedFile) -> Iterator[str]:
     """The log's statistics of a file that its rows contradict, in words."""
     rows = logged.stats.get("numRecords")
     if rows is not None and rows != read.rows:
@@ -180,10 +180,10 @@ def _otherwise(
     skipping = _Read()
     for table in stored_rows(handle, [column], where, chosen).tables():
         skipping.add(table)
-    found = skipping.values.get(column, _Values())
-    if not found.agrees(whole):
-        sums = f"{found.total % 2**64} and {whole.total % 2**64}"
-        counts = f"{found.count} values by the log's bounds, {whole.count} in the files"
+    skipped = skipping.values.get(column, _Values())
+    if not skipped.agrees(whole):
+        sums = f"{skipped.total % 2**64} and {whole.total % 2**64}"
+        counts = f"{skipped.count} values by the log's bounds, {whole.count} in the files"
         yield {"column": column, "found": f"{counts}; their sums are {sums}"}
 
 

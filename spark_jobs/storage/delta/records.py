@@ -62,19 +62,19 @@ class ColumnsMissing(TidemarkError):
     code = "columns_missing_in_records"
 
 
-def lost(uri: str) -> RecordsLost:
+def records_lost(uri: str) -> RecordsLost:
     """The error that refuses to go on as if nothing had ever been recorded."""
     return RecordsLost(
         expected=f"the table at {uri}, which the catalog has",
         found="no Delta log there",
-        consequence="nothing was done: what counts of the lake can't be told without it",
+        consequence="nothing was done: without it the rows that count are unknown",
         next_step="`tidemark restore` a backup into an empty home; `tidemark doctor --deep` looks for other damage",
         table=uri,
     )
 
 
 def read_records(handle: TableHandle, where: pc.Expression | None) -> pa.Table:
-    """The rows of a table for which `where` holds. Files are skipped by their statistics.
+    """The rows of a table that meet `where`. Files are skipped by their statistics.
 
     Raises:
         deltalake.exceptions.TableNotFoundError: there is no table.
@@ -87,7 +87,7 @@ def read_records(handle: TableHandle, where: pc.Expression | None) -> pa.Table:
 
 
 def present_records(handle: TableHandle, is_expected: Callable[[], bool], where: pc.Expression | None) -> Rows:
-    """The rows of a table of records for which `where` holds; none of a table that does not exist yet.
+    """The rows of a table of records that meet `where`; none of a table that does not exist yet.
 
     `is_expected`: called where there is no table; true if the catalog has it.
 
@@ -100,7 +100,7 @@ def present_records(handle: TableHandle, is_expected: Callable[[], bool], where:
         rows: Rows = read_records(handle, where).to_pylist()
     except TableNotFoundError:
         if is_expected():
-            raise lost(handle.uri) from None
+            raise records_lost(handle.uri) from None
         return []
     return rows
 
@@ -138,7 +138,7 @@ def append_records(handle: TableHandle, rows: Rows, fence: Fence | None) -> bool
 
 
 def append_next_records(handle: TableHandle, where: pc.Expression, rows_after: Callable[[Rows], Rows]) -> None:
-    """Append the rows that follow from those for which `where` holds, in one commit: compare and set. They are computed
+    """Append the rows that follow from those that meet `where`, in one commit: compare and set. They are computed
     again if another commit came in between. If `rows_after` raises an error, nothing is committed.
 
     Raises:
@@ -174,10 +174,10 @@ def widen_records(handle: TableHandle, widened: Callable[[], pa.Table], comments
         from deltalake import write_deltalake
 
         rows = widened()
-        stands = pa.schema(table.schema().to_arrow())
+        schema = pa.schema(table.schema().to_arrow())
         fields = [
-            stands.field(field.name)
-            if field.name in stands.names
+            schema.field(field.name)
+            if field.name in schema.names
             else field.with_metadata({"comment": comments[field.name]})
             for field in rows.schema
         ]

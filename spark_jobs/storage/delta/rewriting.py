@@ -68,14 +68,14 @@ def rewrite_rows(
     Raises:
         CommitsContended: others committed all the time.
     """
-    done = Rewritten()
+    result = Rewritten()
 
     def write(table: DeltaTable, properties: CommitProperties) -> None:
         from deltalake.transaction import AddAction, RemoveAction
 
-        done.files = done.rows_before = done.rows_after = 0
+        result.files = result.rows_before = result.rows_after = 0
         system = to.handle.files()
-        actions: list[Any] = [] if more is None else [_added(AddAction, one) for one in to.write([more])]
+        actions: list[Any] = [] if more is None else [_add_action(AddAction, one) for one in to.write([more])]
         now_ms = int(time.time() * 1000)
         for file in pa.table(table.get_add_actions()).to_pylist():
             partition = file.get("partition") or {}
@@ -86,12 +86,15 @@ def rewrite_rows(
                 continue
             before = _read(system, path, partition, to, to.schema.names)
             after = change(before)
-            assert after is not None, "what is concerned by some columns is by all"
+            assert after is not None, "a row that matches in some columns matches in all of them"
             actions.append(RemoveAction(file["path"], True, now_ms, file["size_bytes"], partition))
             written = to.write([after])
-            actions += [_added(AddAction, one) for one in written]
-            done.files += 1
-            done.rows_before, done.rows_after = done.rows_before + before.num_rows, done.rows_after + after.num_rows
+            actions += [_add_action(AddAction, one) for one in written]
+            result.files += 1
+            result.rows_before, result.rows_after = (
+                result.rows_before + before.num_rows,
+                result.rows_after + after.num_rows,
+            )
         if not actions:
             raise _Unchanged
         columns = table.metadata().partition_columns
@@ -99,7 +102,7 @@ def rewrite_rows(
 
     with suppress(_Unchanged):
         commit(to.handle, None, write)
-    return done
+    return result
 
 
 def copy_partition(to: Destination, column: str, value: str, copy: str) -> int:
@@ -124,7 +127,7 @@ def copy_partition(to: Destination, column: str, value: str, copy: str) -> int:
                 actions.append(RemoveAction(file["path"], True, now_ms, file["size_bytes"], partition))
             elif partition[column] == value:
                 rows = _read(system, unquote(file["path"]), {**partition, column: copy}, to, to.schema.names)
-                actions += [_added(AddAction, one) for one in to.write([rows])]
+                actions += [_add_action(AddAction, one) for one in to.write([rows])]
                 copied += rows.num_rows
         if not actions:
             raise _Unchanged
@@ -153,7 +156,7 @@ class _Unchanged(Exception):
     """There was nothing to commit."""
 
 
-def _added(kind: Any, file: WrittenFile) -> Any:
+def _add_action(kind: Any, file: WrittenFile) -> Any:
     return kind(file.path, file.size, dict(file.partition), file.modified_ms, True, file.stats)
 
 

@@ -48,11 +48,11 @@ def damaged_tables(lake: Path, *, deep: bool = False) -> Iterator[Damage]:
 
 def _finding(file: Path, size: int, *, deep: bool) -> str | None:
     try:
-        found = file.stat().st_size
+        n_bytes = file.stat().st_size
     except FileNotFoundError:
         return "is missing"
-    if found != size:
-        return f"has {found} bytes, the log says {size}"
+    if n_bytes != size:
+        return f"has {n_bytes} bytes, the log says {size}"
     if not deep:
         return None
     return _by_sidecar(file) or damage_of_file(file_system(str(file.parent), {}), file.name)

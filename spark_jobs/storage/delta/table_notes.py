@@ -32,7 +32,7 @@ def noted_table(handle: TableHandle, version: int | None = None) -> NotedTable:
 
     table = open_table(handle, version)
     columns = [f"{field.name} {_sql_type(field.type)}" for field in table.schema().fields]
-    notes = (_parsed(commit.get("userMetadata")) for commit in table.history(_COMMITS))
+    notes = (_parse(commit.get("userMetadata")) for commit in table.history(_COMMITS))
     note = next((note for note in notes if "published" in note), {})
     return NotedTable(table.version(), columns, note, table.metadata().description or "")
 
@@ -70,7 +70,7 @@ def _sql_type(kind: Any) -> str:
     return f"struct<{','.join(f'{field.name}:{_sql_type(field.type)}' for field in kind.fields)}>"
 
 
-def _parsed(text: str | None) -> dict[str, Any]:
+def _parse(text: str | None) -> dict[str, Any]:
     try:
         note = json.loads(text or "{}")
     except ValueError:

@@ -130,7 +130,7 @@ class Destination:
             statistics.append((tuple(values.values()), table.filter(of_values)))
         return statistics
 
-    def fitted(self, table: pa.Table) -> pa.Table:
+    def fit(self, table: pa.Table) -> pa.Table:
         """The table with the columns of the files."""
         stored, given = self.stored, set(table.column_names)
         columns = [
@@ -168,7 +168,7 @@ class _Writer:
 
     def add(self, rows: pa.Table) -> None:
         """Add rows to the file that is being written."""
-        self._waiting.append(self._to.fitted(rows))
+        self._waiting.append(self._to.fit(rows))
         if sum(part.num_rows for part in self._waiting) >= self._to.layout.rows_a_group:
             self._flush()
 
@@ -186,7 +186,7 @@ class _Writer:
 
     def _file(self) -> pq.ParquetWriter:
         if self._open is None:
-            folder = "/".join(f"{name}={_escaped(value)}" for name, value in self._partition.items())
+            folder = "/".join(f"{name}={_escape(value)}" for name, value in self._partition.items())
             if self._to.handle.is_local:
                 self._system.create_dir(folder or ".", recursive=True)
             self._path = f"{folder}/part-{uuid.uuid4()}.parquet".lstrip("/")
@@ -233,7 +233,7 @@ class _Writer:
             self._open.is_open = False
 
 
-def _escaped(value: str | None) -> str:
+def _escape(value: str | None) -> str:
     return _NULL_PARTITION if value is None else quote(value, safe="")
 
 

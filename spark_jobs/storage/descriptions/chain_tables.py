@@ -31,19 +31,23 @@ CHAINS = Table(
         Column("start_time", "BIGINT", "Event time of the last delta before the segment; null where the chain begins."),
         Column("start_row", "BIGINT", "row_id of that delta."),
         Column("end_time", "BIGINT", "start_time of the entity's next segment; null for the last one."),
-        Column("settled", "BIGINT", "The checkpoint holds as known from this visible time on; null: as known ever."),
+        Column(
+            "settled",
+            "BIGINT",
+            "The checkpoint is valid as known from this visible time on; null: as known at any time.",
+        ),
         Column("settled_end", "BIGINT", "Nothing before or in the segment has changed since; null: ever."),
         Column("timestamp", "BIGINT", "Event time of the last delta folded into the checkpoint; null: none was."),
         Column("at_delta", "BIGINT", "row_id of that delta."),
         Column("delta_count", "BIGINT", "Deltas folded into the checkpoint."),
-        Column("deleted", "BOOLEAN", "Whether the checkpoint is a tombstone."),
+        Column("deleted", "BOOLEAN", "True if the checkpoint is a tombstone."),
         Column("names", "ARRAY<STRING>", "Components of the vector, in order; null for vectors without names."),
         Column("ints", "ARRAY<BIGINT>", "The checkpoint's vector of an int64 state, else null."),
         Column("floats", "ARRAY<DOUBLE>", "The checkpoint's vector of a floating point state, else null."),
-        Column("seen", "ARRAY<BOOLEAN>", "Whether any delta ever set the component: tells null from never seen."),
+        Column("seen", "ARRAY<BOOLEAN>", "True if a delta has set the component, also to null."),
         Column("encoding", "STRING", "sparse, dense or changes: which took fewer bytes."),
         Column("saved_bytes", "BIGINT", "Bytes by which the encoding is smaller than the other."),
-        Column("deltas", "BIGINT", "Deltas in the segment that stand."),
+        Column("deltas", "BIGINT", "Deltas in the segment that count."),
         Column("dropped", "BIGINT", "Deltas of the entity that retention let this publication leave behind."),
         Column(
             "ages_from",
@@ -53,7 +57,7 @@ CHAINS = Table(
         Column("event_times", "ARRAY<BIGINT>", "Event time of each delta."),
         Column("row_ids", "ARRAY<BIGINT>", "row_id of each delta."),
         Column("known", "ARRAY<BIGINT>", "Visible time from which it is known; empty: its event time."),
-        Column("known_until", "ARRAY<BIGINT>", "Visible time from which it is taken back; null while it stands."),
+        Column("known_until", "ARRAY<BIGINT>", "Visible time from which it is taken back; null while it counts."),
         Column(
             "ops",
             "ARRAY<TINYINT>",
@@ -81,4 +85,4 @@ CHAINS = Table(
 )
 
 SEGMENT = ("source", "entity", "start_time", "start_row")
-"""Columns that identify a segment among those that hold at the same time."""
+"""Columns that identify a segment among those in force at the same time."""

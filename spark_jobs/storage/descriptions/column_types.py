@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from spark_jobs.sources import Column
+from spark_jobs.sources import DeclaredColumn
 
 INSTANT = pa.timestamp("us", "UTC")
 _ARROW_TYPES = {
@@ -37,12 +37,12 @@ _SQL_OF_ARROW = {
 }
 
 
-def arrow_type_of(column: Column) -> pa.DataType:
+def arrow_type_of(column: DeclaredColumn) -> pa.DataType:
     """The type of a declared column in a worker's or a reader's table."""
     return pa.decimal128(*column.digits) if column.digits is not None else _ARROW_TYPES[column.kind]
 
 
-def sql_type_of(column: Column) -> str:
+def sql_type_of(column: DeclaredColumn) -> str:
     """The type of a declared column in a table."""
     return column.type.upper() if column.digits is not None else _SQL_TYPES[column.kind]
 

@@ -32,17 +32,15 @@ PINS = Table(
     "The pins: copies of published tables as they were known at one time, or at each source's newest.",
     (
         Column("name", "STRING", "Name of the pin; its tables are pins.<name>__<table>."),
-        Column(
-            "at", "TIMESTAMP", "The one visible time that all its tables hold; null where sources have different ones."
-        ),
-        Column("sources", "ARRAY<STRING>", "The sources that it holds."),
+        Column("at", "TIMESTAMP", "The visible time of all its tables; null where sources have different ones."),
+        Column("sources", "ARRAY<STRING>", "The sources of its tables."),
         Column("tables", "ARRAY<STRING>", "Its tables."),
         Column(
             "kind",
             "STRING",
             "newest: each source as it was published when it was pinned. time: all as known at one time.",
         ),
-        Column("times", "MAP<STRING, TIMESTAMP>", "The visible time that the tables of each source hold."),
+        Column("times", "MAP<STRING, TIMESTAMP>", "The visible time of the tables of each source."),
     ),
 )
 
@@ -53,7 +51,7 @@ ERASURES = Table(
     " the rule `erased`, and not kept. One row per step; the last one says how far an erasure is.",
     (
         SOURCE,
-        Column("erasure", "STRING", "Name of the erasure; files and records tell by it what went."),
+        Column("erasure", "STRING", "Name of the erasure; files and records have it in place of the erased rows."),
         Column(
             "erased_column", "STRING", "The declared column of the value that was erased; null if it was an entity."
         ),
@@ -62,7 +60,7 @@ ERASURES = Table(
         Column(
             "step",
             "STRING",
-            "begun: runs of the source wait for its end. counted: what goes is accounted for. finished.",
+            "begun: runs of the source wait for its end. counted: the rows to remove are counted. finished.",
         ),
         Column("number", "BIGINT", "Number of the step, from 1."),
         Column(
@@ -80,7 +78,7 @@ ERASURES = Table(
 SOURCE_CHANGES = Table(
     "bronze",
     "source_changes",
-    "What people did with whole sources: renamed, dropped, reset. One row per step; the last one says how far a change"
+    "Changes of whole sources by people: renamed, dropped, reset. One row per step; the last one says how far a change"
     " is. Runs of the source wait for its end.",
     (
         SOURCE,
@@ -89,7 +87,7 @@ SOURCE_CHANGES = Table(
         Column("new_name", "STRING", "The source's new name; null unless it is renamed."),
         Column("step", "STRING", "The step that is done: begun first, finished last."),
         Column("number", "BIGINT", "Number of the step, from 1."),
-        Column("archive", "STRING", "Where a backup was made before anything went; null where none was asked for."),
+        Column("archive", "STRING", "Place of the backup before the removal; null if none was asked for."),
         Column("changed_by", "STRING", "Name of the account that did it."),
         Column("recorded_at", "TIMESTAMP", "By the clock of the machine; nothing depends on it."),
     ),

@@ -16,7 +16,7 @@ _LAST = Column("drop_hi", "TIMESTAMP", "End of its last drop, exclusive.")
 RESULTS = Table(
     "quality",
     "results",
-    "What was checked and what came of it: one row per check and run. Gates, the checks of source files, suites of"
+    "Checks with their verdicts: one row per check and run. Gates, the checks of source files, suites of"
     " one's own, drift and dbt's tests alike. Of several rows of one (source, run_id, gate, name) the"
     " greatest token counts.",
     (
@@ -26,7 +26,7 @@ RESULTS = Table(
         _FIRST,
         _LAST,
         Column(
-            "gate", "STRING", "Where it was checked: bronze, trace, silver, gold, metrics, marts; audit: beside runs."
+            "gate", "STRING", "Gate that checked it: bronze, trace, silver, gold, metrics, marts; audit: beside runs."
         ),
         Column(
             "kind",
@@ -36,28 +36,28 @@ RESULTS = Table(
         ),
         Column("relation", "STRING", "The table or mart that it is about, such as silver.departure_delays."),
         Column("name", "STRING", "Name of the check; of an invariant its measure."),
-        Column("expectation", "STRING", "What was expected, in words."),
-        Column("severity", "STRING", "How much it matters, as Great Expectations says it: critical, warning or info."),
+        Column("expectation", "STRING", "The expectation in words."),
+        Column("severity", "STRING", "Severity in the words of Great Expectations: critical, warning or info."),
         Column(
             "treatment",
             "STRING",
-            "What a failure does: fail (nothing is published), quarantine (the rows go there, the rest lands), warn.",
+            "The effect of a failure: fail (nothing is published), quarantine (of the rows; others land), warn.",
         ),
         Column(
             "verdict",
             "STRING",
-            "passed. failed: the run stopped. warned: it did not hold, and the run went on. quarantined: rows went to"
-            " bronze.quarantine. overridden: it did not hold, and a person let the run go on. error: it could not be"
+            "passed. failed: the run stopped. warned: it was broken, and the run continued. quarantined: rows went to"
+            " bronze.quarantine. overridden: it was broken, and a person let the run continue. error: it could not be"
             " checked.",
         ),
-        Column("observed", "STRING", "What was found."),
-        Column("expected", "STRING", "The bounds or values that it was held against."),
+        Column("observed", "STRING", "The value found."),
+        Column("expected", "STRING", "The bounds or values that it was compared with."),
         Column("failing", "BIGINT", "Rows that break it; null where no row does by itself."),
         Column("sample", "STRING", "Up to 20 of them, a JSON list of objects; null where there are none to show."),
         Column(
             "because", "STRING", "Of an overridden one the reason, of a drift what it was compared with; else null."
         ),
-        Column("on_failure", "STRING", "Who acts and how; null where it holds."),
+        Column("on_failure", "STRING", "The person who acts, and the action; null if the check passed."),
         Column("known_from", "TIMESTAMP", "Seal of the run."),
         Column("recorded_at", "TIMESTAMP", "By the clock of the machine; nothing depends on it."),
     ),
@@ -68,7 +68,7 @@ RESULTS = Table(
 RUNS = Table(
     "quality",
     "runs",
-    "The manifest of each run: what it was made of and what it left. One row when it publishes, or when a stage of it"
+    "The manifest of each run: its inputs and its results. One row when it publishes, or when a stage of it"
     " fails; of several rows of one run the greatest token counts.",
     (
         SOURCE,
@@ -80,8 +80,8 @@ RUNS = Table(
         Column("failed_stage", "STRING", "The stage that failed, else null."),
         Column("error_code", "STRING", "Its error by name, such as gate_failed, else null."),
         Column("error", "STRING", "Its message, else null."),
-        Column("started_at", "TIMESTAMP", "When its first stage began, by the machine's clock."),
-        Column("ended_at", "TIMESTAMP", "When its row was written."),
+        Column("started_at", "TIMESTAMP", "Begin of its first stage, by the machine's clock."),
+        Column("ended_at", "TIMESTAMP", "Time at which its row was written."),
         Column("source_version", "STRING", "Hash of the source file as the run read it."),
         Column("definition", "STRING", "Hash of each part of the definition that results depend on, as JSON."),
         Column("code_version", "STRING", "Version of Tidemark, with a hash of its files."),
@@ -96,7 +96,7 @@ RUNS = Table(
         Column(
             "outputs",
             "STRING",
-            "What it published, a JSON object by table: rows that it wrote, and a hash of them which does not depend on"
+            "Its publication, a JSON object by table: rows that it wrote, and a hash of them which does not depend on"
             " their order, on times of publication or on tokens.",
         ),
     ),
@@ -107,7 +107,7 @@ RUNS = Table(
 METRICS = Table(
     "quality",
     "metrics",
-    "What each landing changed of a drop; what the drop has is the sum over its rows (of late_by_max the greatest).",
+    "The changes of a drop by each landing; the drop's totals are sums over its rows (of late_by_max the greatest).",
     (
         SOURCE,
         Column("seq_no", "BIGINT", "Number of the drop, counted from the source's start."),
@@ -116,7 +116,9 @@ METRICS = Table(
         Column("landing", "BIGINT", "Fence token of the landing; with the drop it is the key."),
         Column("run_id", "STRING", "The run that landed it."),
         Column("files", "BIGINT", "Files that came, less those that were taken back."),
-        Column("bytes", "BIGINT", "Bytes of these files: what came less what went, also of a file that changed."),
+        Column(
+            "bytes", "BIGINT", "Bytes of these files: bytes that came less bytes that went, also of a changed file."
+        ),
         Column("rows", "BIGINT", "Rows that came to chunks, less those that went."),
         Column("rejects", "BIGINT", "Records that came to quarantine, less those that went."),
         Column("duplicates", "BIGINT", "Rows that became duplicates, less those that no longer are."),
@@ -133,7 +135,7 @@ METRICS = Table(
 OVERRIDES = Table(
     "quality",
     "overrides",
-    "Checks that a person let pass in one run, with the reason. What they found is in quality.results of the run.",
+    "Checks that a person let pass in one run, with the reason. Their results are in quality.results of the run.",
     (
         SOURCE,
         TOKEN,

@@ -39,18 +39,18 @@ class Column:
 
     def ddl(self) -> str:
         """The definition of the column in CREATE TABLE."""
-        return f"{name(self.name)} {self.type} {self._commented()}"
+        return f"{name(self.name)} {self.type} {self._comment_clause()}"
 
     def of_view(self) -> str:
         """The definition of the column in CREATE VIEW, where the query determines the type."""
-        return f"{name(self.name)} {self._commented()}"
+        return f"{name(self.name)} {self._comment_clause()}"
 
     @property
     def short_comment(self) -> str:
         """The comment, cut off at the length that the metastore takes."""
         return self.comment if len(self.comment) <= LONGEST_COMMENT else f"{self.comment[: LONGEST_COMMENT - 1]}…"
 
-    def _commented(self) -> str:
+    def _comment_clause(self) -> str:
         return f"COMMENT {literal(self.short_comment)}"
 
 
@@ -68,7 +68,7 @@ class Table:
     partitions: tuple[str, ...] = ()
     skipping: tuple[str, ...] = field(default=())
     identity: tuple[str, ...] = ()
-    """Columns that identify a row among those that hold at the same time, stored with the table; empty: not stored."""
+    """Columns that identify a row among those in force at the same time, stored with the table; empty: not stored."""
 
     @property
     def qualified(self) -> str:
@@ -104,7 +104,7 @@ class Table:
             f" COMMENT {literal(self.comment)} TBLPROPERTIES ({rendered})"
         )
 
-    def added(self, columns: Iterable[Column]) -> str:
+    def add_columns(self, columns: Iterable[Column]) -> str:
         """The ALTER TABLE statement that adds these columns to an older version of the table."""
         listed = ", ".join(column.ddl() for column in columns)
         return f"ALTER TABLE {name(self.database)}.{name(self.table)} ADD COLUMNS ({listed})"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
+from spark_jobs.engine.calendar import DAYS, MONTHS
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.drops import DAYS, MONTHS
 from spark_jobs.sources import Schedule
 
 

@@ -1,7 +1,7 @@
 """Every table of the lake. Tables that all sources share are constants; tables of one source are made by functions.
 
 Times are TIMESTAMP in UTC with microseconds, the tick. `known_from` and `known_to` are visible times: a row is part
-of what was known at T iff `known_from <= T` and (`known_to` is null or `T < known_to`).
+of the rows known at T iff `known_from <= T` and (`known_to` is null or `T < known_to`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from spark_jobs.storage.descriptions.row_id_columns import FIRST_ROW_ID, LAST_RO
 from spark_jobs.storage.descriptions.schema import Column, Table
 
 DATABASES = {
-    "bronze": "What the files said: dense chunks, the ledger of files, quarantine, duplicates.",
-    "trace": "Updates behind frontiers: what is sealed reads the same for ever.",
+    "bronze": "The rows of the files: dense chunks, the ledger of files, quarantine, duplicates.",
+    "trace": "Updates behind frontiers: reads of sealed times give the same answers.",
     "silver": "Windows and sessions as published, with their history, and the late rows.",
     "gold": "State of entities as published, with its history.",
-    "quality": "What was checked and what came of it, the runs, and what each drop brought.",
-    "marts": "What dbt publishes for people: each mart as it last passed its tests.",
+    "quality": "Checks with their verdicts, the runs, and the sizes of each drop.",
+    "marts": "The marts that dbt builds: each as it last passed its tests.",
     "marts_staging": "Marts as dbt builds and tests them; people read `marts`.",
 }
 
@@ -74,14 +74,14 @@ QUARANTINE = Table(
         Column("rule", "STRING", "Id of the rule that rejected it."),
         Column("rule_version", "INT", "Version of the rules; it rises when one accepts or refuses what it did not."),
         Column("definition", "STRING", "Hash of the part of the source file that says how records are read."),
-        Column("reason", "STRING", "What was expected and what was found."),
+        Column("reason", "STRING", "The expected and the found value."),
         Column("raw", "STRING", "The record as it stood in the file; bytes that are not UTF-8 are shown escaped."),
         Column(
             "last_line",
             "BIGINT",
             "Of a range of rejected records, its last line; null of a single one. reason and raw are its first line's.",
         ),
-        Column("records", "BIGINT", "How many lines of the range the rule rejected; null of a single record."),
+        Column("records", "BIGINT", "Number of lines of the range that the rule rejected; null for a single record."),
         Column("diff", "BIGINT", "+1 it was rejected, -1 it no longer is."),
         Column(
             "ended",
@@ -109,7 +109,7 @@ DUPLICATES = Table(
         Column("row_id", "BIGINT", "Id of the duplicate row."),
         Column("delta_id", "STRING", "The id that both rows carry."),
         Column("counted_row_id", "BIGINT", "The row that counts."),
-        Column("conflict", "BOOLEAN", "Whether the two rows differ in any value."),
+        Column("conflict", "BOOLEAN", "True if the two rows differ in any value."),
         Column("row", "STRING", "The row as JSON, times in microseconds since 1970, dates in days."),
         Column("diff", "BIGINT", "+1 it became a duplicate, -1 it no longer is one."),
         Column("landing", "BIGINT", "Fence token of the landing."),
@@ -127,21 +127,21 @@ FRONTIERS = Table(
         SOURCE,
         TOKEN,
         Column("run_id", "STRING", "The run that moved them."),
-        Column("moved_at", "TIMESTAMP", "When it did, by the machine's clock; nothing is decided by it."),
+        Column("moved_at", "TIMESTAMP", "Time of the move by the machine's clock; nothing is decided by it."),
         Column(
             "seal",
             "TIMESTAMP",
             "No update can be added below it any more; a read below it always gives the same answer.",
         ),
         Column("trace_upper", "TIMESTAMP", "Updates below it are in trace batches."),
-        Column("since", "TIMESTAMP", "Visible times below it are no longer told apart."),
+        Column("since", "TIMESTAMP", "Visible times below it are no longer distinguished."),
         Column(
             "reached", "TIMESTAMP", "Greatest end of any interval run so far; deltas at or beyond it are future-dated."
         ),
         Column(
             "complete", "TIMESTAMP", "Start of the first drop, counted from the source's start, that has not landed."
         ),
-        Column("published", "TIMESTAMP", "What was published when they moved; trace.publications is made of it."),
+        Column("published", "TIMESTAMP", "`published` when they moved; trace.publications is made of it."),
         Column("state", "STRING", "The arrangement's metadata as JSON: seal, since, unsealed and trace batches."),
     ),
     ("source",),
@@ -184,7 +184,7 @@ PUBLISHED = Table(
 LATE = Table(
     "silver",
     "late_history",
-    "Rows that were late for a window of a definition, or are in none of its windows, and what was done with them.",
+    "Rows that were late for a window of a definition, or are in none of its windows, with the action taken.",
     (
         SOURCE,
         Column("definition", "STRING", "Name of the window definition; null: the source's state."),
@@ -224,8 +224,8 @@ LATE = Table(
 
 VALIDITY = (
     Column("known_from", "TIMESTAMP", "Visible time from which the row is known."),
-    Column("known_to", "TIMESTAMP", "Visible time from which it no longer holds; null while it does."),
-    Column("revision", "INT", "How often this row had been published before, 0 the first time."),
+    Column("known_to", "TIMESTAMP", "Visible time from which it is no longer in force; null while it is."),
+    Column("revision", "INT", "Number of earlier publications of this row, 0 the first time."),
     Column(
         "era",
         "STRING",
@@ -248,7 +248,7 @@ STATE = Table(
         Column("names", "ARRAY<STRING>", "Components of the vector, in order."),
         Column("ints", "ARRAY<BIGINT>", "The vector of an int64 state, else null. Null element: the value is null."),
         Column("floats", "ARRAY<DOUBLE>", "The vector of a floating point state, else null."),
-        Column("seen", "ARRAY<BOOLEAN>", "Whether any delta ever set the component: tells null from never seen."),
+        Column("seen", "ARRAY<BOOLEAN>", "True if a delta has set the component, also to null."),
         *VALIDITY,
     ),
     ("source", "era"),
@@ -275,8 +275,8 @@ def row_columns(source: Source) -> tuple[Column, ...]:
 
 
 UPDATE = (
-    Column("batch", "STRING", "The batch that holds the update."),
-    Column("time", "TIMESTAMP", "When the update becomes visible."),
+    Column("batch", "STRING", "The batch of the update."),
+    Column("time", "TIMESTAMP", "Time at which the update becomes visible."),
     Column("diff", "BIGINT", "+1 the row is added, -1 it is taken back."),
 )
 """The columns that a data plane's table has besides its data."""
@@ -287,11 +287,11 @@ BELOW_HORIZON = Column(
     "1 if the row lay below the horizon when it came or went: it changes nothing that is published. Else null.",
 )
 COUNTS = f"{BELOW_HORIZON.name} IS NULL"
-"""SQL condition: an update affects what is published. Every reader of updates for their meaning applies it."""
+"""SQL condition: an update affects published rows. Every reader of updates for their meaning applies it."""
 
 
 def updates(source: Source) -> Table:
-    """`trace.<source>_updates`: the source's updates, unsealed batches and trace batches alike, told apart by `batch`.
+    """`trace.<source>_updates`: the source's updates in unsealed batches and trace batches; `batch` names the batch.
 
     It is partitioned by batch, so that a batch is read and removed by its name alone, whatever else is in the table.
     """
@@ -321,7 +321,7 @@ def chunks(source: Source) -> Table:
             Column(f"t_{timeline}", "ARRAY<TIMESTAMP>", f"Times on the timeline {timeline}, one per row."),
             Column(f"min_{timeline}", "TIMESTAMP", f"Least time on {timeline}."),
             Column(f"max_{timeline}", "TIMESTAMP", f"Greatest time on {timeline}."),
-            Column(f"sorted_{timeline}", "BOOLEAN", f"Whether times on {timeline} never decrease."),
+            Column(f"sorted_{timeline}", "BOOLEAN", f"True if times on {timeline} do not decrease."),
         ]
     values = [
         Column(f"c_{c}", f"ARRAY<{sql_type_of(spec)}>", f"Column {c} of the file, one value per row.")
@@ -369,7 +369,7 @@ def windows(source: Source, definition: str, values: list[Column], identity: lis
     """`silver.<definition>_history`: the published windows of one definition with their history.
 
     `values` are the key columns and the aggregates, as the window kernel names and types them; `identity` the columns
-    that identify a window among those that hold at the same time.
+    that identify a window among those in force at the same time.
     """
     # Delta keeps no statistics of booleans, and refuses a table that asks for them
     first_key = [column.name for column in values[:1] if column.type != "BOOLEAN"]

@@ -21,7 +21,7 @@ def micros(time: datetime) -> int:
     return (time - EPOCH) // timedelta(microseconds=1)
 
 
-def parsed(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     """An ISO-8601 date or instant as an aware datetime in UTC; a text without a time zone is in UTC.
 
     Raises:

@@ -10,21 +10,21 @@ MOST_EXACT = 1 << 53
 """Whole numbers up to it have exact doubles; not all greater ones do."""
 
 
-def widens(stands: str, wanted: str) -> bool:
-    """True if `wanted` is a wider type that can have each value of `stands`; types are named as in Spark.
+def widens(stored: str, wanted: str) -> bool:
+    """True if `wanted` is a wider type that can have each value of `stored`; types are named as in Spark.
 
     A bigint becomes a decimal with 19 or more digits before the point or, for values up to `MOST_EXACT`, a double. A
     decimal becomes one with no fewer digits on either side. Lists are compared by their elements.
     """
-    if stands.startswith("array<") and wanted.startswith("array<"):
-        return widens(_element(stands), _element(wanted))
+    if stored.startswith("array<") and wanted.startswith("array<"):
+        return widens(_element(stored), _element(wanted))
     digits = _DECIMAL.fullmatch(wanted)
-    if stands == "bigint":
+    if stored == "bigint":
         return wanted == "double" or (digits is not None and int(digits[1]) - int(digits[2]) >= _BIGINT_DIGITS)
-    narrower = _DECIMAL.fullmatch(stands)
-    if narrower is None or digits is None or stands == wanted:
+    narrower = _DECIMAL.fullmatch(stored)
+    if narrower is None or digits is None or stored == wanted:
         return False
-    (precision, scale), (wide, wide_scale) = (tuple(map(int, found.groups())) for found in (narrower, digits))
+    (precision, scale), (wide, wide_scale) = (tuple(map(int, match.groups())) for match in (narrower, digits))
     return wide_scale >= scale and wide - wide_scale >= precision - scale
 
 

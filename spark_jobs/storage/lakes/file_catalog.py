@@ -47,6 +47,11 @@ class FileCatalog(TableColumns):
         begin = f"VIEW {database}."
         return {key.removeprefix(begin) for key in self._statements() if key.startswith(begin)}
 
+    def statement(self, database: str, name: str) -> str | None:
+        """The statement that defines a view or a function; None for a table."""
+        statements = self._statements()
+        return statements.get(f"VIEW {database}.{name}") or statements.get(f"FUNCTION {database}.{name}")
+
     def names_in(self, databases: Collection[str]) -> dict[str, set[str]]:
         """`names` of each database."""
         return {database: self.names(database) for database in databases}
@@ -98,7 +103,7 @@ class FileCatalog(TableColumns):
             NeedsSpark: a table lacks a column, or has it with a narrower type.
             TableDiffers: a column has another type.
         """
-        lacking = self.lacking(tables)
+        lacking = self.missing_columns(tables)
         if lacking:
             raise needs_spark(f"new columns in {', '.join(table.qualified for table in lacking)}")
 

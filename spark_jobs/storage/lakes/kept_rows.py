@@ -28,7 +28,7 @@ class KeptRows:
     Args:
         folder: a folder below the lake's root; a table's files are in its subfolder with the table's qualified name.
         files: the written files, by the table's qualified name.
-        accounts: for each definition, the outcomes of the touched rows; see `kernels.accounts`.
+        accounts: for each definition, the outcomes of the touched rows; see `engine.windows.accounts`.
         verdicts: the verdicts of the windows' stage, besides those of its gate.
     """
 
@@ -53,11 +53,11 @@ class KeptRows:
         if not files:
             return 0
         to = lake.destination(table)
-        written = to.write(self._stamped(table, to.schema, lake.folder.files(), files, token))
+        written = to.write(self._stamp(table, to.schema, lake.folder.files(), files, token))
         lake.append_files(table, written)
         return sum(file.rows for file in written)
 
-    def _stamped(
+    def _stamp(
         self, table: Table, schema: pa.Schema, system: Any, files: Sequence[WrittenFile], token: int
     ) -> Iterator[pa.Table]:
         for file in files:

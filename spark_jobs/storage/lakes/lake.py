@@ -1,10 +1,10 @@
-"""The contracts of a lake: what its readers give, what a stage is given, and the catalog beside it.
+"""The contracts of a lake: of its readers, of the lake that a stage gets, and of the catalog beside it.
 
 Everything that a stage writes is an append or the replacement of one source's partition, under the attempt's fence.
 Nothing here decides which rows are visible: that is `trace.published` (see `storage.names.views`).
 
 Implementations: `spark_lake.SparkLake` writes Delta tables; `file_lake.FileLake` writes them without Spark, for trying
-and for tests; `overlay.OverlayLake` wraps a lake, and keeps what a plan writes; `stored_lake.StoredLake` and the
+and for tests; `overlay.OverlayLake` wraps a lake, and keeps the writes of a plan; `stored_lake.StoredLake` and the
 portal's `HeldLake` only read files.
 """
 
@@ -58,7 +58,7 @@ class Catalog(Names, Protocol):
     def define(self, statement: str) -> None:
         """Create or replace a database, table, view or function."""
 
-    def lacking(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
+    def missing_columns(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
         """The columns that existing tables lack, or have with a narrower type, by table; tables without such columns
         are left out.
 
@@ -104,7 +104,7 @@ class RecordTables(RecordReader, Protocol):
     """Tables of records that are read, and appended to by compare and set."""
 
     def record_next(self, table: Table, where: pc.Expression, rows_after: Callable[[Rows], Rows]) -> None:
-        """Append the rows that follow from those for which `where` holds, in one commit: compare and set."""
+        """Append the rows that follow from those that meet `where`, in one commit: compare and set."""
 
 
 class TableReader(RecordReader, Protocol):
@@ -188,7 +188,7 @@ class FrameLake(Lake, Protocol):
 
 
 class RunLake(Lake, Protocol):
-    """The lake of a run, which also replaces rows. A plan has none: its lake keeps what is written apart."""
+    """The lake of a run, which also replaces rows. A plan has none: its lake keeps its writes apart."""
 
     def rewrite(
         self,
@@ -221,7 +221,7 @@ class RunLake(Lake, Protocol):
 
 
 class NeedsSpark(TidemarkError):
-    """Something was asked of a lake without Spark that only Spark does. Facts: `what`."""
+    """A lake without Spark was asked for work that needs Spark. Facts: `what`."""
 
     code = "needs_spark"
 

@@ -1,4 +1,4 @@
-"""A lake that keeps written rows to itself: a run over it changes no table, and shows what it would have changed."""
+"""A lake that keeps written rows to itself: a run over it changes no table, and shows the run's changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class PlanCatalog:
-    """A catalog in which a plan changes nothing: it refuses what a run would refuse, and creates nothing."""
+    """A catalog in which a plan changes nothing: it refuses the same tables as a run, and creates none."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -72,16 +72,16 @@ class PlanCatalog:
     def define(self, statement: str) -> None:
         """Defines nothing."""
 
-    def lacking(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
-        """Refuses what a run would refuse. A table that does not exist lacks no columns: it reads as an empty one."""
-        return self._catalog.lacking([table for table in tables if self.has(table)])
+    def missing_columns(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
+        """Refuse the same tables as a run. A table that does not exist lacks no columns: it reads as an empty one."""
+        return self._catalog.missing_columns([table for table in tables if self.has(table)])
 
     def widen(self, tables: Sequence[Table]) -> None:
-        """Widens nothing, and refuses what a run would refuse; new columns read as they would be filled."""
-        self.lacking(tables)
+        """Widen nothing, and refuse the same tables as a run; new columns read as they would be filled."""
+        self.missing_columns(tables)
 
     def check_identity(self, table: Table) -> None:
-        """Refuses what a run would refuse."""
+        """Refuse the same tables as a run."""
         if self.has(table):
             self._catalog.check_identity(table)
 
@@ -107,7 +107,7 @@ class OverlayLake:
         self._keeps = False
         self._moved: dict[str, dict[str, str]] = {}
 
-    def written(self, table: Table) -> DataFrame:
+    def written_rows(self, table: Table) -> DataFrame:
         """The rows that were written to one table here; empty if there are none."""
         if table.qualified in self._recorded:
             return frame_of(self.spark, table, self._recorded[table.qualified])
@@ -123,7 +123,7 @@ class OverlayLake:
         """True if rows or files were written to the table here; records do not count."""
         return table.qualified in self._written or table.qualified in self._files
 
-    def recorded(self, table: Table) -> Rows:
+    def recorded_rows(self, table: Table) -> Rows:
         """The rows that were appended to a table of records here."""
         return self._recorded.get(table.qualified, [])
 
@@ -157,18 +157,18 @@ class OverlayLake:
 
     def read(self, table: Table) -> DataFrame:
         """The committed rows and those written here."""
-        return self._committed(table).unionByName(self.written(table))
+        return self._read_committed(table).unionByName(self.written_rows(table))
 
     def records(self, table: Table, where: pc.Expression | None = None) -> Rows:
         """The committed rows, filled where a run would fill them, and those recorded here."""
         committed = self._lake.records(table, where)
         if committed and not committed[0].keys() >= {*table.column_names}:
-            filled = self._committed(table).toArrow()
+            filled = self._read_committed(table).toArrow()
             committed = (filled if where is None else filled.filter(where)).to_pylist()
         if table == FILES:
             moved = [self._moved.get(row["source"], {}).get(row["path"], row["path"]) for row in committed]
             committed = [{**row, "path": path} for row, path in zip(committed, moved, strict=True)]
-        recorded = arrow_records(table, self.recorded(table))
+        recorded = arrow_records(table, self.recorded_rows(table))
         return [*committed, *(recorded if where is None else recorded.filter(where)).to_pylist()]
 
     def summaries(
@@ -200,18 +200,18 @@ class OverlayLake:
         chosen = dict(partitions or {})
         if table.qualified in self._files and table.qualified not in self._written:
             return self._stored_files(table, columns, where, chosen)
-        is_whole = self.catalog.has(table) and not self.catalog.lacking([table])
-        if is_whole and not (self.wrote(table) or self.recorded(table)):
+        is_whole = self.catalog.has(table) and not self.catalog.missing_columns([table])
+        if is_whole and not (self.wrote(table) or self.recorded_rows(table)):
             # the files alone, without a job: most reads of a plan or an audit are these
             return self._lake.stored(table, columns, where, partitions)
-        committed, own = (
-            (self._lake.stored(table, columns, where, partitions), self.written(table))
+        committed, written_here = (
+            (self._lake.stored(table, columns, where, partitions), self.written_rows(table))
             if is_whole
             else (None, self.read(table))
         )
         for column, values in chosen.items():
-            own = own.where(F.col(column).isin(list(values)))
-        rows = own.toArrow()
+            written_here = written_here.where(F.col(column).isin(list(values)))
+        rows = written_here.toArrow()
         rows = rows if where is None else rows.filter(where)
         if committed is None:
             return StoredRows((), rows.schema, tuple(dict.fromkeys(columns)), where, rows)
@@ -274,14 +274,14 @@ class OverlayLake:
         committed = self._lake.stored(table, columns, where, chosen)
         return replace(committed, fragments=(*committed.fragments, *fragments))
 
-    def _committed(self, table: Table) -> DataFrame:
+    def _read_committed(self, table: Table) -> DataFrame:
         if not self.catalog.has(table):
             return self._empty(table)
-        stands = self._lake.read(table)
-        missing = [column for column in table.columns if column.name not in stands.columns]
+        stored = self._lake.read(table)
+        missing = [column for column in table.columns if column.name not in stored.columns]
         added = {column.name: F.expr(column.filled or "NULL").cast(column.type) for column in missing}
-        added |= {c.name: F.col(name(c.name)).cast(c.type) for c in self._narrower(stands, table)}
-        widened = stands.withColumns(added) if added else stands
+        added |= {c.name: F.col(name(c.name)).cast(c.type) for c in self._narrower(stored, table)}
+        widened = stored.withColumns(added) if added else stored
         for source, moved in self._moved.items() if table in (QUARANTINE, DUPLICATES) else ():
             names = self.spark.createDataFrame(list(moved.items()), "file STRING, moved_to STRING")
             renamed = F.when(F.col("source") == source, F.col("moved_to"))
@@ -289,9 +289,9 @@ class OverlayLake:
             widened = joined.withColumn("file", F.coalesce(renamed, "file")).drop("moved_to")
         return widened.select(*table.column_names)
 
-    def _narrower(self, stands: DataFrame, table: Table) -> list[Column]:
+    def _narrower(self, stored: DataFrame, table: Table) -> list[Column]:
         """The columns to which a run would give a wider type."""
-        kinds = dict(stands.dtypes)
+        kinds = dict(stored.dtypes)
         return [c for c in table.columns if c.name in kinds and widens(kinds[c.name], c.kind)]
 
     def _empty(self, table: Table) -> DataFrame:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from spark_jobs.storage.delta.delta_log import clear_unfinished
 from spark_jobs.storage.delta.fingerprints import NOTED
@@ -123,7 +124,7 @@ class SparkCatalog(TableColumns):
         Raises:
             TableDiffers: a column has another type, or values that do not fit into the wider one.
         """
-        lacking = self.lacking(tables)
+        lacking = self.missing_columns(tables)
         narrower = {
             table: [c for c in missing if c.name in self._seen[table.qualified]] for table, missing in lacking.items()
         }
@@ -142,7 +143,7 @@ class SparkCatalog(TableColumns):
                 continue
             plain = [column for column in missing if not column.filled]
             if plain:
-                self.define(table.added(plain))
+                self.define(table.add_columns(plain))
             if len(plain) < len(missing):
                 self._fill(table, [column for column in missing if column.filled])
 
@@ -152,16 +153,16 @@ class SparkCatalog(TableColumns):
         Raises:
             TableDiffers: there is such a number.
         """
-        stands = self._seen[table.qualified]
+        kinds = self._seen[table.qualified]
         for column in columns:
             if not column.kind.endswith(("double", "double>")):
                 continue
-            beyond = self._spark.table(table.qualified).where(beyond_exact(name(column.name), stands[column.name]))
+            beyond = self._spark.table(table.qualified).where(beyond_exact(name(column.name), kinds[column.name]))
             if not beyond.isEmpty():
                 raise differs(
                     table,
                     expected=f"whole numbers in {column.name} that are doubles, too: up to 2^53",
-                    found="greater ones",
+                    finding="greater ones",
                 )
 
     def _retype(self, table: Table, columns: Sequence[Column]) -> None:
@@ -180,16 +181,16 @@ class SparkCatalog(TableColumns):
 
     def _fill(self, table: Table, columns: Sequence[Column]) -> None:
         """Add columns with their values for older rows, in one commit: a column that exists is filled."""
-        writer = self._filled(table, columns).writeTo(table.qualified).options(mergeSchema="true", **NOTED)
+        writer = self._fill_columns(table, columns).writeTo(table.qualified).options(mergeSchema="true", **NOTED)
         writer.overwrite(F.lit(True))
         self.commits += 1
 
     def _widen_records(self, table: Table, columns: Sequence[Column]) -> None:
         comments = {column.name: column.comment for column in columns}
-        widen_records(self._folder.handle(table), lambda: self._filled(table, columns).toArrow(), comments)
+        widen_records(self._folder.handle(table), lambda: self._fill_columns(table, columns).toArrow(), comments)
         self.commits += 1
 
-    def _filled(self, table: Table, columns: Sequence[Column]) -> DataFrame:
+    def _fill_columns(self, table: Table, columns: Sequence[Column]) -> DataFrame:
         filled = [
             F.expr(c.filled or "NULL").cast(c.type).alias(c.name, metadata={"comment": c.comment}) for c in columns
         ]
@@ -219,12 +220,17 @@ class SparkCatalog(TableColumns):
         """Create or replace a database, table, view or function; a function also while other runs define it."""
         from pyspark.errors import PySparkException
 
-        for left in reversed(range(_TRIES)):
-            try:
-                self._spark.sql(statement)
-            except PySparkException as error:
-                # Spark looks for a function, drops it and creates another: each step can meet a step of another run
-                if not left or error.getCondition() not in ("ROUTINE_ALREADY_EXISTS", "ROUTINE_NOT_FOUND"):
-                    raise
-            else:
-                return
+        def has_met_another(error: BaseException) -> bool:
+            # Spark looks for a function, drops it and creates another: each step can meet a step of another run
+            return isinstance(error, PySparkException) and error.getCondition() in (
+                "ROUTINE_ALREADY_EXISTS",
+                "ROUTINE_NOT_FOUND",
+            )
+
+        tries = Retrying(
+            retry=retry_if_exception(has_met_another),
+            wait=wait_random_exponential(0.02, 1),
+            stop=stop_after_attempt(_TRIES),
+            reraise=True,
+        )
+        tries(self._spark.sql, statement)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SparkLake(TableWrites):
-    """The lake of a session: the contract `lakes.lake.Lake`, and what publications and upkeep change beside it."""
+    """The lake of a session: the contract `lakes.lake.Lake`, and the changes of publications and upkeep beside it."""
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.storage.delta.places import LakeFolder
-from spark_jobs.storage.delta.records import lost
+from spark_jobs.storage.delta.records import records_lost
 from spark_jobs.storage.delta.table_notes import column_types, properties
 from spark_jobs.storage.descriptions.schema import IDENTITY, Column, Table
 from spark_jobs.storage.descriptions.wider_types import widens
@@ -18,11 +18,11 @@ class TableDiffers(ConfigurationError):
     code = "table_differs"
 
 
-def differs(table: Table, *, expected: str, found: str) -> TableDiffers:
+def differs(table: Table, *, expected: str, finding: str) -> TableDiffers:
     """The refusal of a table that exists with other columns."""
     return TableDiffers(
         expected=expected,
-        found=found,
+        found=finding,
         consequence="nothing was run",
         next_step="give the changed window, aggregate or column another name: history keeps the old one (`from:` says "
         "what files call a column); or undo the change; or `tidemark source reset`, and land all of it again",
@@ -37,14 +37,14 @@ class TableColumns:
         self._folder = folder
         self._seen: dict[str, dict[str, str]] = {}
 
-    def lacking(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
+    def missing_columns(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
         """The columns that existing tables lack, or have with a narrower type, by table; tables without such columns
         are left out. Runs no job.
 
         Raises:
             TableDiffers: a column has another type, whose values do not all fit into the wanted type.
         """
-        found = {}
+        missing_columns = {}
         for table, kinds in self._present(tables):
             other = [
                 column
@@ -55,12 +55,12 @@ class TableColumns:
                 raise differs(
                     table,
                     expected=", ".join(f"{column.name} as {column.kind}" for column in other),
-                    found=", ".join(f"{column.name} as {kinds[column.name]}" for column in other),
+                    finding=", ".join(f"{column.name} as {kinds[column.name]}" for column in other),
                 )
             missing = [column for column in table.columns if kinds.get(column.name) != column.kind]
             if missing:
-                found[table] = missing
-        return found
+                missing_columns[table] = missing
+        return missing_columns
 
     def check_identity(self, table: Table) -> None:
         """Refuse an existing table whose rows are identified by other columns.
@@ -84,8 +84,8 @@ class TableColumns:
         if identity != ",".join(table.identity):
             raise differs(
                 table,
-                expected=f"rows of {table.qualified} told apart by {', '.join(table.identity)}",
-                found=f"told apart by {identity.replace(',', ', ')}",
+                expected=f"rows of {table.qualified} identified by {', '.join(table.identity)}",
+                finding=f"rows identified by {identity.replace(',', ', ')}",
             )
 
     def _present(self, tables: Sequence[Table]) -> Iterator[tuple[Table, dict[str, str]]]:
@@ -98,5 +98,5 @@ class TableColumns:
                     # Spark would run a job for a table whose newest commit is not its own
                     self._seen[table.qualified] = column_types(self._folder.handle(table))
                 except TableNotFoundError:
-                    raise lost(self._folder.handle(table).uri) from None
+                    raise records_lost(self._folder.handle(table).uri) from None
             yield table, self._seen[table.qualified]

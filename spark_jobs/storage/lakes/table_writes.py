@@ -21,12 +21,12 @@ from spark_jobs.storage.lakes.lake import CommittingCatalog
 from spark_jobs.storage.lakes.table_files import TableFiles
 
 
-def _superseded(table: Table, fence: Fence | None) -> Superseded:
+def _superseded_error(table: Table, fence: Fence | None) -> Superseded:
     assert fence is not None, "without a fence nothing is skipped"
     return Superseded(
         expected=f"attempt {fence.token} of {fence.source} to be its newest",
         found=f"a commit to {table.qualified} under this token or a greater one",
-        consequence="what this attempt wrote does not count; published tables read as the other one left them",
+        consequence="the writes of this attempt do not count; published tables read as the other attempt left them",
         next_step="nothing, if another run is at work on the source; else start this run again",
         source=fence.source,
         token=fence.token,
@@ -56,11 +56,11 @@ class TableWrites(TableFiles):
             Superseded: an attempt with this token or a newer one has committed to it.
         """
         if not append_records(self.folder.handle(table), rows, fence):
-            raise _superseded(table, fence)
+            raise _superseded_error(table, fence)
         self._commits += 1
 
     def record_next(self, table: Table, where: pc.Expression, rows_after: Callable[[Rows], Rows]) -> None:
-        """Append the rows that follow from those for which `where` holds, in one commit; see `append_next_records`."""
+        """Append the rows that follow from those that meet `where`, in one commit; see `append_next_records`."""
         append_next_records(self.folder.handle(table), where, rows_after)
         self._commits += 1
 
@@ -100,9 +100,9 @@ class TableWrites(TableFiles):
         """Change rows by rewriting the files that have them; with `source`, only its files in a shared table. See
         `storage.delta.rewriting`."""
         where = None if source is None else {"source": source}
-        done = rewrite_rows(self.destination(table, layout), change, looked_at=looked_at, where=where, more=more)
-        self._commits += bool(done.files or more is not None)
-        return done
+        result = rewrite_rows(self.destination(table, layout), change, looked_at=looked_at, where=where, more=more)
+        self._commits += bool(result.files or more is not None)
+        return result
 
     def replace_record(self, table: Table, row: dict[str, Any], fence: Fence) -> None:
         """Replace the rows of the fence's source in a table of records by `row`, in one commit.
@@ -119,15 +119,15 @@ class TableWrites(TableFiles):
             Superseded: as `record`.
         """
         if not replace_records(self.folder.handle(table), rows, fence):
-            raise _superseded(table, fence)
+            raise _superseded_error(table, fence)
         self._commits += 1
 
     def delete_tokens(self, table: Table, tokens: Sequence[int], source: str | None) -> None:
         """Remove the rows that were written under these tokens; with `source`, only its rows in a shared table."""
         given_up = pa.array(tokens, pa.int64())
 
-        def left(rows: pa.Table) -> pa.Table | None:
+        def keep_others(rows: pa.Table) -> pa.Table | None:
             of_tokens = pc.is_in(rows["token"], value_set=given_up)
             return rows.filter(pc.invert(of_tokens)) if pc.any(of_tokens).as_py() else None
 
-        self.rewrite(table, left, ["token"], source=source)
+        self.rewrite(table, keep_others, ["token"], source=source)

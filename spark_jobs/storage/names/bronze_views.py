@@ -26,14 +26,15 @@ def quarantine_view() -> str:
         " AS replay_state,"
         " min(h.landing) AS landing, min_by(h.run_id, h.landing) AS run_id, min(f.landed_at) AS first_seen,"
         " IF(sum(h.diff) > 0, max(l.landed_at), max(f.landed_at)) AS last_seen, max(l.checksum) AS checksum"
-        f" FROM ({_counted(QUARANTINE)}) h JOIN ({_landings()}) f ON f.source = h.source AND f.landing = h.landing"
+        f" FROM ({_rows_of_ledger(QUARANTINE)}) h JOIN ({_landings()}) f"
+        " ON f.source = h.source AND f.landing = h.landing"
         f" JOIN (SELECT source, path, max(landed_at) AS landed_at, max_by(checksum, landing) AS checksum"
         f" FROM {_LEDGER} GROUP BY source, path) l ON l.source = h.source AND l.path = h.file GROUP BY {listed}"
     )
     covered = ("source", "file", "checksum", "rule")
-    said = ", ".join(f"max_by({c}, dismissed_at) AS {c}" for c in ("because", "dismissed_by"))
+    newest_dismissal = ", ".join(f"max_by({c}, dismissed_at) AS {c}" for c in ("because", "dismissed_by"))
     dismissed = (
-        f"SELECT {', '.join(covered)}, {said}, max(dismissed_at) AS dismissed_at"
+        f"SELECT {', '.join(covered)}, {newest_dismissal}, max(dismissed_at) AS dismissed_at"
         f" FROM {qualified(DISMISSALS.database, DISMISSALS.table)} GROUP BY {', '.join(covered)}"
     )
     select = (
@@ -49,21 +50,21 @@ def quarantine_view() -> str:
         " replaced, gone, retracted)."
         " first_seen and last_seen: when a landing met it."
     )
-    held = {column.name: column for column in (*QUARANTINE.columns, *DISMISSALS.columns)}
+    by_name = {column.name: column for column in (*QUARANTINE.columns, *DISMISSALS.columns)}
     columns = [
-        *(held[c] for c in identity[:-1]),
+        *(by_name[c] for c in identity[:-1]),
         Column(
-            "records", "BIGINT", "How many records the row stands for: 1, or those of the range that its rule rejected."
+            "records", "BIGINT", "Number of records of the row: 1, or the number in the range that its rule rejected."
         ),
-        *(held[c] for c in ("rule_version", "definition")),
+        *(by_name[c] for c in ("rule_version", "definition")),
         Column(
             "replay_state", "STRING", "open, dismissed, erased, or why it ended: replayed, replaced, gone, retracted."
         ),
         Column("landing", "BIGINT", "Fence token of the landing that rejected it first."),
         Column("run_id", "STRING", "The run that rejected it first."),
-        Column("first_seen", "TIMESTAMP", "When a landing met it first, by the clock of the machine."),
-        Column("last_seen", "TIMESTAMP", "When a landing of its file met it last."),
-        *(held[c] for c in ("because", "dismissed_by", "dismissed_at")),
+        Column("first_seen", "TIMESTAMP", "Time of the first landing that met it, by the clock of the machine."),
+        Column("last_seen", "TIMESTAMP", "Time of the last landing of its file that met it."),
+        *(by_name[c] for c in ("because", "dismissed_by", "dismissed_at")),
     ]
     return create_view("bronze", "quarantine", comment, columns, select)
 
@@ -71,22 +72,22 @@ def quarantine_view() -> str:
 def duplicates_view() -> str:
     """`bronze.duplicates`: the rows that do not count, since another row with the same delta_id counts."""
     hidden = ("diff", "landing", "run_id")
-    shown = [column for column in DUPLICATES.columns if column.name not in hidden]
-    listed = ", ".join(f"h.{column.name}" for column in shown)
+    columns = [column for column in DUPLICATES.columns if column.name not in hidden]
+    listed = ", ".join(f"h.{column.name}" for column in columns)
     select = (
         f"SELECT {listed}, max(h.landing) AS landing, max_by(h.run_id, h.landing) AS run_id"
-        f" FROM ({_counted(DUPLICATES)}) h GROUP BY {listed} HAVING sum(h.diff) > 0"
+        f" FROM ({_rows_of_ledger(DUPLICATES)}) h GROUP BY {listed} HAVING sum(h.diff) > 0"
     )
     comment = "Readable rows whose delta_id another row with a smaller row_id carries: that one counts."
     by_name = {column.name: column for column in DUPLICATES.columns}
-    return create_view("bronze", "duplicates", comment, [*shown, by_name["landing"], by_name["run_id"]], select)
+    return create_view("bronze", "duplicates", comment, [*columns, by_name["landing"], by_name["run_id"]], select)
 
 
 def _landings() -> str:
     return f"SELECT source, landing, max(landed_at) AS landed_at FROM {_LEDGER} GROUP BY source, landing"
 
 
-def _counted(table: Table) -> str:
+def _rows_of_ledger(table: Table) -> str:
     physical = qualified(table.database, table.table)
     return f"SELECT t.* FROM {physical} t LEFT SEMI JOIN {_LEDGER} c ON c.source = t.source AND c.landing = t.landing"
 
@@ -132,7 +133,7 @@ def _rows_that_came(source: Source) -> str:
     """SQL: each row of each chunk that came. `_values` is a struct of the source's columns. Decimals are texts in it,
     since readers of JSON would take them for doubles. Our own names begin with `_`, which no name of a source's column
     does."""
-    own = {
+    fields = {
         "_row_id": "row_ids",
         "_event_time": "event_times",
         "_delta_id": "delta_ids",
@@ -141,14 +142,14 @@ def _rows_that_came(source: Source) -> str:
         **{f"_t_{timeline}": name(f"t_{timeline}") for timeline in source.timelines},
     }
     # a chunk without any value of a column stores no array of it, but zipping needs all arrays
-    padded = ", ".join(f"coalesce({sql}, _null) AS {name(alias)}" for alias, sql in own.items())
+    padded = ", ".join(f"coalesce({sql}, _null) AS {name(alias)}" for alias, sql in fields.items())
     values = ", ".join(f"coalesce({_readable(source, column)}, _null) AS {name(column)}" for column in source.columns)
     zipped = ", ".join(name(column) for column in source.columns)
     return (
         f"SELECT _entity, _chunk_id, r.* FROM (SELECT *, arrays_zip({zipped}) AS _values"
         f" FROM (SELECT entity AS _entity, chunk_id AS _chunk_id, {padded}, {values}"
         f" FROM (SELECT *, array_repeat(null, rows) AS _null FROM ({_landed_chunks(source)}) WHERE diff > 0)))"
-        f" LATERAL VIEW inline(arrays_zip({', '.join(map(name, own))}, _values)) r"
+        f" LATERAL VIEW inline(arrays_zip({', '.join(map(name, fields))}, _values)) r"
     )
 
 

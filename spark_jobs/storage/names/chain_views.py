@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from spark_jobs.storage.descriptions.chain_tables import CHAINS, COMPACTION, SEGMENT
 from spark_jobs.storage.descriptions.schema import Column
 from spark_jobs.storage.descriptions.sql import literal, qualified
-from spark_jobs.storage.names.views import VISIBLE, create_view, held, publication
+from spark_jobs.storage.names.views import VISIBLE, create_view, publication, rows_in_force
 
 REFUSALS = (
     "create_on_live", "deleted", "dimension_mismatch", "index_out_of_bounds", "unequal_lists", "non_finite",
@@ -54,15 +54,17 @@ def chain_views() -> Iterator[str]:
         "gold",
         "checkpoints",
         "Every checkpoint of every entity: its state at the delta at_delta. A read folds onto it the deltas up to "
-        "end_time, where the next checkpoint stands (null: none does).",
+        "end_time, the place of the next checkpoint (null: there is none).",
         [
             *_CHECKPOINT,
-            Column("end_time", "TIMESTAMP", "Where the entity's next checkpoint stands; null: none does."),
-            Column("settled", "TIMESTAMP", "It holds as known from this visible time on; null: as known ever."),
+            Column("end_time", "TIMESTAMP", "Place of the entity's next checkpoint; null: there is none."),
+            Column(
+                "settled", "TIMESTAMP", "It is valid as known from this visible time on; null: as known at any time."
+            ),
             Column("deltas", "BIGINT", "Deltas between it and the next one."),
             *_REVISION,
         ],
-        _held(
+        _live_segments(
             "h.source, h.entity, timestamp_micros(h.timestamp) AS timestamp, h.at_delta, h.delta_count, h.deleted,"
             " h.names, h.ints, h.floats, h.seen, timestamp_micros(h.end_time) AS end_time,"
             " timestamp_micros(h.settled) AS settled, h.deltas, h.revision, h.known_from",
@@ -107,24 +109,24 @@ def _about_views() -> Iterator[str]:
             Column("time", "TIMESTAMP", "Visible time from which the delta is known."),
             _STORED["known_from"],
         ],
-        _refused(),
+        _refused_deltas(),
     )
     yield create_view(
         "gold",
         "compactions",
-        "What every run's compaction did: chains and checkpoints that it wrote, deltas that it merged into newest "
+        "Counts of every run's compaction: chains and checkpoints that it wrote, deltas that it merged into newest "
         "checkpoints and that retention let it drop, bytes of what it replaced and wrote, before files are compressed.",
         [
             _STORED["source"],
             Column("known_from", "TIMESTAMP", "Visible time of the run's publication."),
-            *(Column(told, "BIGINT", _STORED[column].comment) for column, told in _SUMS.items()),
+            *(Column(alias, "BIGINT", _STORED[column].comment) for column, alias in _SUMS.items()),
         ],
         _compactions(),
     )
 
 
 def _chains() -> str:
-    rows = _held(
+    rows = _live_segments(
         "h.source, h.entity, timestamp_micros(h.timestamp) AS timestamp, h.at_delta, h.delta_count, h.deleted,"
         " h.names, h.ints, h.floats, h.seen, h.deltas AS pending,"
         f" h.event_times, h.row_ids, {_OPS}, {UNTIL} AS until, h.encoding, h.saved_bytes, h.revision, h.known_from",
@@ -137,19 +139,19 @@ def _chains() -> str:
         " timestamp_micros(get(standing, 0).event_times) AS first_pending,"
         " transform(standing, d -> timestamp_micros(d.event_times)) AS event_times,"
         " transform(standing, d -> d.row_ids) AS row_ids,"
-        f" transform(standing, d -> get({_listed(OPERATIONS)}, CAST(d.ops AS INT))) AS ops,"
+        f" transform(standing, d -> get({_array(OPERATIONS)}, CAST(d.ops AS INT))) AS ops,"
         f" encoding, saved_bytes, revision, known_from FROM ({rows})"
     )
 
 
-def _refused() -> str:
-    zipped = _held(
+def _refused_deltas() -> str:
+    zipped = _live_segments(
         f"h.source, h.entity, h.known_from, h.event_times, h.row_ids, {_OPS}, h.refusals, {_KNOWN}, {UNTIL} AS until",
         "refusals IS NOT NULL",
     )
     return (
         "SELECT source, entity, timestamp_micros(event_times) AS event_time, row_ids AS row_id,"
-        f" get({_listed(OPERATIONS)}, CAST(ops AS INT)) AS op, get({_listed(REFUSALS)}, refusals - 1) AS reason,"
+        f" get({_array(OPERATIONS)}, CAST(ops AS INT)) AS op, get({_array(REFUSALS)}, refusals - 1) AS reason,"
         " timestamp_micros(known) AS time, known_from FROM"
         " (SELECT source, entity, known_from, inline(arrays_zip(event_times, row_ids, ops, refusals, known, until))"
         f" FROM ({zipped})) WHERE refusals > 0 AND until IS NULL"
@@ -158,17 +160,17 @@ def _refused() -> str:
 
 def _compactions() -> str:
     return (
-        f"SELECT h.source, h.known_from, {', '.join(f'sum(h.{column}) AS {told}' for column, told in _SUMS.items())}"
+        f"SELECT h.source, h.known_from, {', '.join(f'sum(h.{column}) AS {alias}' for column, alias in _SUMS.items())}"
         f" FROM {publication()} p JOIN {qualified(CHAINS.database, CHAINS.table)} h ON h.source = p.source"
         f" AND h.era = {literal(COMPACTION)} AND h.known_from < p.published AND {VISIBLE}"
         " GROUP BY h.source, h.known_from"
     )
 
 
-def _held(columns: str, condition: str) -> str:
-    rows = held(CHAINS, list(SEGMENT), source=None, columns="h.*")
+def _live_segments(columns: str, condition: str) -> str:
+    rows = rows_in_force(CHAINS, list(SEGMENT), source=None, columns="h.*")
     return f"SELECT {columns} FROM ({rows}) h WHERE h.{condition}"
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _array(names: tuple[str, ...]) -> str:
     return f"array({', '.join(map(literal, names))})"

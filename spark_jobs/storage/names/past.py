@@ -31,7 +31,7 @@ from spark_jobs.storage.descriptions.tables import (
     row_columns,
     updates,
 )
-from spark_jobs.storage.names.views import VISIBLE, create_view, held, publication, state_columns
+from spark_jobs.storage.names.views import VISIBLE, create_view, publication, rows_in_force, state_columns
 
 AT = Column("at", "TIMESTAMP", "The visible time to read at; without it the newest that is published.")
 OF_SOURCE = Column("of_source", "STRING", "Name of the source.")
@@ -101,7 +101,7 @@ def window_as_of(source: Source, definition: str, table: Table, identity: list[s
     """`silver.<definition>_as_of(at)`: the windows as they were known at `at`."""
     hidden = {"known_to", "era", "token"}
     returns = [c for c in table.columns if c.name not in hidden]
-    select = held(
+    select = rows_in_force(
         table,
         identity,
         source=source.source,
@@ -115,7 +115,7 @@ def window_as_of(source: Source, definition: str, table: Table, identity: list[s
 def state_as_of() -> str:
     """`gold.state_as_of(of_source, at)`: the states of a source's entities as they were known at `at`."""
     returns = [c for c in STATE.columns if c.name not in {"known_to", "era", "token"}]
-    select = held(
+    select = rows_in_force(
         STATE,
         ["source", "entity"],
         source=None,
@@ -129,7 +129,7 @@ def state_as_of() -> str:
 def source_state_as_of(source: Source) -> str:
     """`gold.<source>_as_of(at)`: as `gold.<source>`, each component under its own name."""
     columns, returns = state_columns(source)
-    select = held(
+    select = rows_in_force(
         STATE,
         ["source", "entity"],
         source=source.source,
@@ -156,7 +156,7 @@ def late_as_of() -> str:
 def publications_view() -> str:
     """`trace.publications`: every publication so far, with the frontiers of the one before it.
 
-    Between two publications the frontiers move, and each move notes what was published: so the seals that were once
+    Between two publications the frontiers move, and each move notes the publication: so the seals that were once
     published are known without a table of their own.
     """
     seals = f"SELECT source, published AS seal FROM {_PUBLISHED} UNION SELECT source, published FROM {_FRONTIERS}"
@@ -239,14 +239,14 @@ def causes_view(database: str, view: str, source: Source, identity: Sequence[str
         f" JOIN trace.publications p ON p.source = {literal(source.source)} AND p.known_from = c.time"
         f" CROSS JOIN ({since}) s JOIN ({stored_rows(source, 'trace')}) u ON {behind} AND {taken_in}"
     )
-    comment = f"Which updates after since caused each change of {database}.{view}; the row id says drop, file and line."
+    comment = f"The updates after since behind each change of {database}.{view}; the row id has drop, file and line."
     of_row = [Column(column, "", f"{column} of the row that changed.") for column in identity]
     of_update = {column.name: column.comment for column in (*row_columns(source), *UPDATE, TOKEN)}
     updates_shown = [Column(f"update_{c}", "", f"Of the update: {of_update[c]}") for c in _UPDATE]
     return create_view(database, f"{view}_causes", comment, [*of_row, TIME, DIFF, RUN, *updates_shown], select)
 
 
-_DUE = Column("time", "TIMESTAMP", "When the update takes effect.")
+_DUE = Column("time", "TIMESTAMP", "Time at which the update takes effect.")
 
 
 def window_corrections_view(source: Source, definition: str, identity: Sequence[Column], keep_us: int) -> str:
@@ -277,18 +277,20 @@ def future_deltas_view(source: Source) -> str:
         f"Updates (row, time, diff) of {source.source} dated in the future: deltas whose event time no run has reached."
         " One takes effect with the first run that reaches beyond its time."
     )
-    known = {column.name: column for column in (*row_columns(source), *UPDATE)}
-    return create_view("trace", f"{source.source}_corrections", comment, [known[column] for column in columns], select)
+    by_name = {column.name: column for column in (*row_columns(source), *UPDATE)}
+    return create_view(
+        "trace", f"{source.source}_corrections", comment, [by_name[column] for column in columns], select
+    )
 
 
 def stored_rows(source: Source, *kinds: str) -> str:
     """SQL: the updates that count in the arrangement's batches, as the publication in force had them. `kinds`: `trace`,
     `unsealed` or both."""
-    held = [
+    handles_of_kinds = [
         f"from_json(get_json_object(max_by(state, token), '$.arrangement.{kind}'), 'ARRAY<STRUCT<handle: STRING>>')"
         for kind in kinds
     ]
-    handles = f"SELECT explode(concat({', '.join(held)}).handle) AS batch FROM {_FRONTIERS}"
+    handles = f"SELECT explode(concat({', '.join(handles_of_kinds)}).handle) AS batch FROM {_FRONTIERS}"
     published = f"SELECT max(published) FROM {publication(source.source)}"
     of_source = f"{handles} WHERE source = {literal(source.source)} AND seal <= ({published})"
     table = qualified("trace", updates(source).table)

@@ -45,11 +45,11 @@ def shown_marts(home: Path, source: str) -> ShownMarts:
         return ShownMarts()
 
 
-def note_shown(home: Path, source: str, shown: ShownMarts) -> None:
+def note_shown(home: Path, source: str, marts: ShownMarts) -> None:
     """Write the source's note."""
     note = _note(home, source)
     note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(json.dumps(asdict(shown)))
+    note.write_text(json.dumps(asdict(marts)))
 
 
 def notes_folder(home: Path) -> Path:
@@ -72,7 +72,7 @@ def dbt_docs_file(home: Path) -> Path:
     return home / "dbt" / "docs" / "static_index.html"
 
 
-def staged(mart: str) -> Table:
+def staging_table(mart: str) -> Table:
     """The table that a mart is built in."""
     return Table(STAGING, mart, "", ())
 
@@ -81,7 +81,7 @@ def remove_mart(lake: SparkLake, mart: str) -> None:
     """Remove a mart's view and its table; nothing if there is no table."""
     if lake.folder.is_stored(STAGING, mart):
         lake.catalog.define(f"DROP VIEW IF EXISTS {qualified(MARTS, mart)}")
-        lake.catalog.drop(staged(mart))
+        lake.catalog.drop(staging_table(mart))
 
 
 def show(lake: SparkLake, mart: str, tested: NotedTable | None) -> None:

@@ -21,7 +21,7 @@ from spark_jobs.storage.descriptions.tables import LATE, PUBLISHED, STATE, VALID
 VISIBLE = "(h.token <= p.settled OR array_contains(p.tokens, h.token))"
 
 
-FINAL = Column("final", "BOOLEAN", "Whether no drop that is still to come can change the row.")
+FINAL = Column("final", "BOOLEAN", "True if no drop that is still to come can change the row.")
 _VALIDITY = {column.name: column for column in VALIDITY}
 
 
@@ -37,8 +37,8 @@ def publication(source: str | None = None) -> str:
     return f"(SELECT * FROM {qualified(PUBLISHED.database, PUBLISHED.table)}{where})"
 
 
-def held(table: Table, identity: list[str], *, source: str | None, columns: str, at: str | None = None) -> str:
-    """SQL: the rows of a history table that hold now, or held at a time; `identity`: the columns that identify a row.
+def rows_in_force(table: Table, identity: list[str], *, source: str | None, columns: str, at: str | None = None) -> str:
+    """SQL: the rows of a history table in force now, or at a time; `identity`: the columns that identify a row.
 
     `at`: a relation with a column `at_time`, in place of the publication; rows are those of that visible time. Its SQL
     argument `at` bounds the rows that are read. A row is closed by a `closing` row of the same identity and
@@ -60,22 +60,27 @@ def held(table: Table, identity: list[str], *, source: str | None, columns: str,
     closings = (
         f"SELECT h.* FROM {relation} p JOIN {physical} h ON h.era = 'closing' AND {closed} AND {VISIBLE} {by_source}"
     )
-    return (
+    select = (
         f"SELECT {columns} FROM {relation} p JOIN {physical} h ON {opened} AND {VISIBLE} {by_source}"
         f" LEFT ANTI JOIN ({closings}) c ON {same}"
     )
+    if at is None:
+        return select
+    # If no row of the history is old enough, Spark drops the join, and with it the check of the time. The second part
+    # has no row, and Spark has to compute the time to know that.
+    return f"{select} UNION ALL SELECT {columns} FROM {at} p LEFT JOIN {physical} h ON false WHERE p.at_time IS NULL"
 
 
 def window_view(source: Source, definition: str, table: Table, identity: list[str], final: str) -> str:
     """`silver.<definition>`: the published windows. `final` is the SQL condition under which no drop can change a
     window any more."""
-    shown = [column for column in table.columns if column.name not in _VALIDITY]
+    columns = [column for column in table.columns if column.name not in _VALIDITY]
     return create_view(
         "silver",
         definition,
         f"Windows {definition} of {source.source} as published now.",
-        [*shown, FINAL, _VALIDITY["revision"], _VALIDITY["known_from"]],
-        held(table, identity, source=source.source, columns=", ".join(window_columns(table, final))),
+        [*columns, FINAL, _VALIDITY["revision"], _VALIDITY["known_from"]],
+        rows_in_force(table, identity, source=source.source, columns=", ".join(window_columns(table, final))),
     )
 
 
@@ -112,7 +117,7 @@ def state_view() -> str:
         "state",
         "Current state of every entity, as published.",
         columns,
-        held(STATE, ["source", "entity"], source=None, columns=listed),
+        rows_in_force(STATE, ["source", "entity"], source=None, columns=listed),
     )
 
 
@@ -124,23 +129,23 @@ def state_columns(source: Source) -> tuple[list[str], list[Column]]:
     entity = Column(source.entity, "STRING", "The entity.")
     components = [Column(c, value, f"Component {c} of the state.") for c in source.state.components]
     whole = [] if components else [Column("vector", f"ARRAY<{value}>", "The vector.")]
-    rest = [c for c in STATE.columns if c.name in ("timestamp", "delta_count", "known_from")]
+    other_columns = [c for c in STATE.columns if c.name in ("timestamp", "delta_count", "known_from")]
     selected = [
         f"h.entity AS {name(source.entity)}",
         *[f"h.{vector}[{i}] AS {name(c.name)}" for i, c in enumerate(components)],
         *[f"h.{vector} AS {name(c.name)}" for c in whole],
-        *[f"h.{name(c.name)}" for c in rest],
+        *[f"h.{name(c.name)}" for c in other_columns],
     ]
-    return selected, [entity, *components, *whole, *rest]
+    return selected, [entity, *components, *whole, *other_columns]
 
 
 def source_state_view(source: Source) -> str:
     """`gold.<source>`: the current state with the entity and each component under its own name."""
-    columns, shown = state_columns(source)
+    columns, view_columns = state_columns(source)
     return create_view(
         "gold",
         source.source,
         f"Current state of the entities of {source.source}, as published.",
-        shown,
-        held(STATE, ["source", "entity"], source=source.source, columns=", ".join(columns)),
+        view_columns,
+        rows_in_force(STATE, ["source", "entity"], source=source.source, columns=", ".join(columns)),
     )

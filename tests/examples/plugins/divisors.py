@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.kernels.windows import Monoid
+from spark_jobs.engine.windows import Monoid
 from spark_jobs.plugins import aggregate
 
 

@@ -1,0 +1,1 @@
+"""The adapters on Spark: windows, chunks and checkpoints of DataFrames and Delta tables."""

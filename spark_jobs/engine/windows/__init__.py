@@ -1,0 +1,117 @@
+"""Windows over columns of many keys: the windows, the rows that count in them, and the aggregates of these rows.
+
+kinds/              one class a kind: its windows, per row a run of them (`spans.Spans`), and how they lie in time
+rows.py             Arrow table, any order  ->  rows sorted by (key, time)
+exact.py decimals.py sweeps.py monoid.py aggregates.py summaries.py
+                    spans and values  ->  one value per window
+tables.py skipped.py
+                    all steps for one table, and the rows that count nowhere
+memory.py runs.py streams.py slices.py
+                    the same for any number of rows, within a budget of memory, as Spark workers call it
+engine/twins        the slow, obvious twins
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_jobs.engine.windows.accounts import LISTED_REASONS, REASONS, Account, account, astray, skipped_rows
+    from spark_jobs.engine.windows.aggregates import (
+        IntegerOverflow,
+        avg,
+        count,
+        count_distinct,
+        first,
+        last,
+        max_,
+        min_,
+        stddev,
+        sum_,
+        variance,
+    )
+    from spark_jobs.engine.windows.decimals import DecimalOverflow
+    from spark_jobs.engine.windows.kinds.adaptive import AdaptiveKind, Deltas, stats_type
+    from spark_jobs.engine.windows.kinds.calendars import Calendar
+    from spark_jobs.engine.windows.kinds.cuts import Cuts, Trigger
+    from spark_jobs.engine.windows.kinds.hopping import Hopping
+    from spark_jobs.engine.windows.kinds.kind import WindowKind
+    from spark_jobs.engine.windows.kinds.sessions import Sessions
+    from spark_jobs.engine.windows.kinds.sliding import Sliding
+    from spark_jobs.engine.windows.kinds.ticks import SqlTicks
+    from spark_jobs.engine.windows.lateness import POLICIES, Policy, RowLateness, judge
+    from spark_jobs.engine.windows.memory import MemoryBudget, MemoryUse
+    from spark_jobs.engine.windows.monoid import Aggregate, Monoid, WindowRows
+    from spark_jobs.engine.windows.rows import SkippedRows
+    from spark_jobs.engine.windows.runs import RowSorter
+    from spark_jobs.engine.windows.slices import SLICE_COLUMN, SLICES, HotKey, OwnSlice, copied, in_slices
+    from spark_jobs.engine.windows.spreading import MOST_KEYS, KeySample, SampledKey, Spread, spread
+    from spark_jobs.engine.windows.streams import Windowing, find_windows
+    from spark_jobs.engine.windows.summaries import DimensionMismatch, approx_quantile, collect, vector_mean, vector_sum
+    from spark_jobs.engine.windows.tables import Found, Overflowed, WindowInputs
+else:
+    from spark_jobs.engine.faces import lazy_names
+
+    __getattr__ = lazy_names(__name__)
+
+__all__ = [
+    "LISTED_REASONS",
+    "MOST_KEYS",
+    "POLICIES",
+    "REASONS",
+    "SLICES",
+    "SLICE_COLUMN",
+    "Account",
+    "AdaptiveKind",
+    "Aggregate",
+    "Calendar",
+    "Cuts",
+    "DecimalOverflow",
+    "Deltas",
+    "DimensionMismatch",
+    "Found",
+    "Hopping",
+    "HotKey",
+    "IntegerOverflow",
+    "KeySample",
+    "MemoryBudget",
+    "MemoryUse",
+    "Monoid",
+    "Overflowed",
+    "OwnSlice",
+    "Policy",
+    "RowLateness",
+    "RowSorter",
+    "SampledKey",
+    "Sessions",
+    "SkippedRows",
+    "Sliding",
+    "Spread",
+    "SqlTicks",
+    "Trigger",
+    "WindowInputs",
+    "WindowKind",
+    "WindowRows",
+    "Windowing",
+    "account",
+    "approx_quantile",
+    "astray",
+    "avg",
+    "collect",
+    "copied",
+    "count",
+    "count_distinct",
+    "find_windows",
+    "first",
+    "in_slices",
+    "judge",
+    "last",
+    "max_",
+    "min_",
+    "skipped_rows",
+    "spread",
+    "stats_type",
+    "stddev",
+    "sum_",
+    "variance",
+    "vector_mean",
+    "vector_sum",
+]

@@ -1,1 +1,0 @@
-"""The correction buffer: chains, the bucket chain, and the buffer made of them."""

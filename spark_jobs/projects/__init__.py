@@ -1,0 +1,1 @@
+"""Examples that ship with Tidemark, and projects that begin as one of them."""
