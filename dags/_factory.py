@@ -84,6 +84,20 @@ def parameters(source: Source) -> dict[str, Param]:
         "to": Param(
             None, type=["null", "string"], format=format_, description="Last drop, included; empty: the first."
         ),
+        "file": Param(
+            None,
+            type=["null", "string"],
+            description="Only this file of the drops, relative to the landing directory.",
+        ),
+        "retract": Param(False, type="boolean", description="Take back the rows that the drops, or the file, landed."),
+        "replay": Param(
+            False,
+            type="boolean",
+            description="Read the files of the drops that have open records in quarantine again, and no others.",
+        ),
+        "rule": Param(
+            None, type=["null", "string"], description="With replay: only files with records that this rule rejected."
+        ),
         "accept_definition": Param(
             False,
             type="boolean",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from _requests import asked_by, open_files_in, stage_request
 from airflow.sdk.exceptions import TaskAwaitingInput
 
 from spark_jobs.config import load_settings
 from spark_jobs.sources import find_source
+from spark_jobs.storage.coordination.kept_plans import keep_plan, note_applied
+from spark_jobs.storage.descriptions.times import micros
 
 if TYPE_CHECKING:
     from spark_jobs.plans.plan import Plan
@@ -21,7 +24,7 @@ SAMPLE = 5
 """Changed rows of a table that are shown."""
 
 
-def ask(source: str, interval_us: tuple[int, int], context: Mapping[str, Any]) -> NoReturn:
+def ask(source: str, lo: datetime, hi: datetime, context: Mapping[str, Any]) -> NoReturn:
     """Show what the run would change, and end the task's process until somebody has answered; it goes on in
     `StageOperator.answered`.
 
@@ -30,7 +33,8 @@ def ask(source: str, interval_us: tuple[int, int], context: Mapping[str, Any]) -
     """
     from airflow.sdk.execution_time.hitl import upsert_hitl_detail
 
-    plan = _plan(source, interval_us)
+    plan = _plan(source, lo, hi, context)
+    keep_plan(load_settings().home, plan.plan_id, {table.table: table.counts for table in plan.tables})
     verdict = "no published row" if plan.changes_nothing else f"{sum(t.rows for t in plan.tables)} published rows"
     upsert_hitl_detail(
         ti_id=context["ti"].id,
@@ -49,6 +53,13 @@ def rejection(event: Mapping[str, Any]) -> str:
     if event.get("timedout"):
         return f"nobody approved the plan within {PATIENCE.days * 24} hours: nothing was done"
     return f"the plan was rejected by {answerer(event)}: nothing was done"
+
+
+def note_plan(run_id: str, planned: str) -> None:
+    """Note that the run applies the approved plan, whose numbers its page then shows beside its own."""
+    from spark_jobs.jobs.base import Base
+
+    note_applied(load_settings().home, run_id, Base.from_json(planned, "the approved plan").plan_id)
 
 
 def answerer(event: Mapping[str, Any]) -> str:
@@ -101,7 +112,7 @@ def _drops(plan: Plan) -> str:
     return labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
 
 
-def _plan(source: str, interval_us: tuple[int, int]) -> Plan:
+def _plan(source: str, lo: datetime, hi: datetime, context: Mapping[str, Any]) -> Plan:
     from spark_jobs.plans.plan import plan_run
     from spark_jobs.session import open_session, work_on
 
@@ -109,6 +120,10 @@ def _plan(source: str, interval_us: tuple[int, int]) -> Plan:
     session = open_session(settings, f"{source}:plan")
     try:
         with work_on(session, settings):
-            return plan_run(settings, find_source(settings.sources, source), interval_us, session, sample=SAMPLE)
+            params = context["params"]
+            replay = open_files_in(session, params, source, lo, hi) if params.get("replay") else None
+            request = stage_request(params, asked_by(context["dag_run"]), None, replay)
+            checked, interval_us = find_source(settings.sources, source), (micros(lo), micros(hi))
+            return plan_run(settings, checked, interval_us, session, request=request, sample=SAMPLE)
     finally:
         session.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from _drops import earlier_run, instants, named_drops, planned_files, run_interval
 from _failures import log_failures
-from _plans import APPROVE, answerer, ask, rejection
+from _plans import APPROVE, answerer, ask, note_plan, rejection
+from _requests import REPLAYED, asked_by, open_files, stage_request
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from structlog.contextvars import bind_contextvars
@@ -19,7 +21,7 @@ from structlog.contextvars import bind_contextvars
 from spark_jobs.config import load_settings
 from spark_jobs.model import FIRST, LAST, is_backfill
 from spark_jobs.sources import find_source
-from spark_jobs.sources.dag_runs import FAILURE, REJECTED
+from spark_jobs.sources.dag_runs import FAILURE, REJECTED, takes_whole_drops
 from spark_jobs.sources.drops import Schedule
 from spark_jobs.sources.quantities import instant_at
 from spark_jobs.storage.coordination.turns import Line, Turn, end_turn
@@ -72,7 +74,7 @@ class StageOperator(BaseOperator):
                 self._tell_plan(lo, hi)
             if params.get("plan"):
                 self._follow_plan(context, lo, hi, planned)
-            if self.task_id == FIRST and self.waits:
+            if self.task_id == FIRST and self.waits and takes_whole_drops(params):
                 self._wait_for_inputs(context, self._caught_up(context, lo, hi), hi, planned)
             if self.task_id == FIRST:
                 self._wait_for_turn(context, lo, hi, planned)
@@ -83,7 +85,8 @@ class StageOperator(BaseOperator):
             if self.task_id != FIRST:
                 _preload_beside(self.task_id)
             imported = time.monotonic()
-            request = stage_request(params, planned)
+            replay = self._replayed_files(context, lo, hi, planned) if params.get("replay") else None
+            request = stage_request(params, asked_by(context["dag_run"]), planned, replay)
             summary = run_stage(
                 self.task_id, source=self.source, lo=lo, hi=hi, run_id=context["run_id"], request=request
             )
@@ -109,6 +112,7 @@ class StageOperator(BaseOperator):
             context["ti"].xcom_push(key=REJECTED, value=True)
             raise AirflowSkipException(rejection(event))
         self.log.info("the plan was approved by %s", answerer(event))
+        note_plan(context["run_id"], planned)
         return self._run(context, planned)
 
     def _describe_time(self, context: Any, start_s: float, imported: float, summary: Mapping[str, Any]) -> str:
@@ -190,7 +194,20 @@ class StageOperator(BaseOperator):
             if context["ti"].xcom_pull(task_ids=FIRST, key=REJECTED):
                 raise AirflowSkipException("the plan was rejected: nothing was done")
         elif planned is None:
-            ask(self.source, (micros(lo), micros(hi)), context)
+            ask(self.source, lo, hi, context)
+
+    def _replayed_files(self, context: Any, lo: datetime, hi: datetime, planned: str | None) -> frozenset[str]:
+        """The files that a replay reads again: the first task chooses them, unless an approved plan names them."""
+        if self.task_id != FIRST:
+            return frozenset(context["ti"].xcom_pull(task_ids=FIRST, key=REPLAYED) or [])
+        if planned is None:
+            files = open_files(context["params"], self.source, lo, hi)
+        else:
+            files = frozenset(json.loads(planned)["replay"] or [])
+        if not files:
+            self.log.warning("no file has open records that were asked for: none is read again")
+        context["ti"].xcom_push(key=REPLAYED, value=sorted(files))
+        return files
 
     def _begin(self, context: Any, lo: datetime, hi: datetime) -> datetime:
         """The start of the first drop that the run takes: as the first task found it once it was the run's turn, so
@@ -301,24 +318,6 @@ class MaintenanceOperator(BaseOperator):
     def on_kill(self) -> None:
         """As that of `StageOperator`."""
         raise KeyboardInterrupt(f"maintenance of {self.source or 'the installation'} was ended")
-
-
-def overrides(params: Mapping[str, Any]) -> dict[str, str]:
-    """The checks that the trigger form lets fail, each with the reason."""
-    return dict.fromkeys(params.get("override") or [], str(params.get("because") or ""))
-
-
-def stage_request(params: Mapping[str, Any], planned: str | None) -> Any:
-    """The request of a stage by the run's parameters; the first stage of an approved plan gets the plan's base."""
-    from spark_jobs.jobs.base import Base
-    from spark_jobs.jobs.request import Request
-
-    pass_gap, overridden = bool(params.get("pass_gap")), overrides(params)
-    if planned is not None:
-        return Request.of_plan(Base.from_json(planned, "the approved plan"), pass_gap=pass_gap, overrides=overridden)
-    # who approves a plan approves the definition that it was made on
-    accepted = bool(params.get("plan") or params.get("accept_definition"))
-    return Request(accept_definition=accepted, pass_gap=pass_gap, overrides=overridden)
 
 
 def _leases() -> Any:

@@ -114,3 +114,6 @@ def is_backfill(run_id: str) -> bool:
 
 ERASED = "erased"
 """The rule of a record of an erased entity, and its state in quarantine."""
+
+ACTIONS = "tidemark-actions"
+"""The DAG of what people do beside runs, such as closing records in quarantine. No source's name has a hyphen."""

@@ -124,6 +124,7 @@ class Stage:
             (self.lo_us, self.hi_us),
             self.frontiers.seal_us,
             self.request.overrides,
+            self.request.asked_by,
             self.summary,
         )
 

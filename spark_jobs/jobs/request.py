@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -20,7 +21,8 @@ class Request:
     changed. `overrides`: checks that may fail without stopping the run, each with a person's reason. `promotes`: rows
     of the changed definition that were computed before, on the same base. `reread`: read drops of a table or topic once
     more, and land the rows that differ. `anew`: parts of the definition whose tables are damaged; they are computed
-    from the trace as if these parts had changed.
+    from the trace as if these parts had changed. `asked_by`: the person who asked for the run, as records of overrides
+    name them; by default the account of this process.
     """
 
     only_file: str | None = None
@@ -33,6 +35,7 @@ class Request:
     promotes: KeptRows | None = None
     reread: bool = False
     anew: frozenset[str] = frozenset()
+    asked_by: str = field(default_factory=getpass.getuser)
 
     @classmethod
     def of_plan(
@@ -42,6 +45,7 @@ class Request:
         pass_gap: bool = False,
         overrides: Mapping[str, str] | None = None,
         promotes: KeptRows | None = None,
+        asked_by: str | None = None,
     ) -> Request:
         """The request of a run that applies a plan; it accepts the definition on which the plan was made."""
         replay = None if planned.replay is None else frozenset(planned.replay)
@@ -54,6 +58,7 @@ class Request:
             planned=planned,
             overrides=overrides or {},
             promotes=promotes,
+            asked_by=asked_by or getpass.getuser(),
         )
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -325,7 +324,7 @@ def _conclude(stage: JudgedStage, gate: str, verdicts: list[Verdict]) -> None:
 
 
 def _record_overrides(stage: JudgedStage, verdicts: Sequence[Verdict]) -> None:
-    person_and_time = {"overridden_by": getpass.getuser(), "recorded_at": datetime.now(UTC)}
+    person_and_time = {"overridden_by": stage.asked_by, "recorded_at": datetime.now(UTC)}
     rows = [
         {**stage.run_columns, **person_and_time, "name": v.name, "because": v.because}
         for v in verdicts

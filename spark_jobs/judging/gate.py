@@ -32,6 +32,7 @@ class JudgedStage:
         interval_us: the run's interval `[lo, hi)`, in microseconds.
         seal_us: the seal with which the stage began, in microseconds.
         overrides: checks that may fail without stopping the run, each with a person's reason.
+        asked_by: the person who asked for the run, and so gave these reasons.
         report: lines for the stage's summary; the judges add theirs.
     """
 
@@ -44,6 +45,7 @@ class JudgedStage:
     interval_us: tuple[int, int]
     seal_us: int
     overrides: Mapping[str, str]
+    asked_by: str
     report: dict[str, Any]
 
     @property

@@ -205,17 +205,19 @@ def plan_replay(
     spark: SparkSession,
     *,
     file: str | None = None,
+    rule: str | None = None,
     sample: int,
 ) -> Plan:
     """Plan a replay: a run that reads files again that have open records in quarantine.
 
-    These are the files of the interval's drops, or the one `file`. `tidemark quarantine replay` does such a run.
+    These are the files of the interval's drops, or the one `file`, or those with records that `rule` rejected.
+    `tidemark quarantine replay` does such a run.
 
     Raises:
         ParameterError: there is no such file.
     """
     lo_us, hi_us = interval_us
-    replay = replay_of(spark, source, Asked(source.drops.drops_spanned(lo_us, hi_us), file))
+    replay = replay_of(spark, source, Asked(source.drops.drops_spanned(lo_us, hi_us), file, rule))
     if replay is None:
         raise ParameterError(
             expected="files with open records in quarantine, of drops that have landed",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -89,7 +88,7 @@ def reasons(records: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict() for row in ordered.withColumnRenamed("expectation", "reason").collect()]
 
 
-def dismiss(spark: SparkSession, source: Source, asked: Asked, because: str) -> list[dict[str, Any]]:
+def dismiss(spark: SparkSession, source: Source, asked: Asked, because: str, dismissed_by: str) -> list[dict[str, Any]]:
     """Close the selected open records, file by file and rule by rule; returns how many by file and rule.
 
     The records stay in quarantine and count as before. Once a file has landed with other bytes, its rejected records
@@ -110,7 +109,7 @@ def dismiss(spark: SparkSession, source: Source, asked: Asked, because: str) -> 
             found="none that are asked for",
             next_step=f"`tidemark quarantine list {source.name}` names them",
         )
-    lake, dismissal = SparkLake(spark), {"because": because.strip(), "dismissed_by": getpass.getuser()}
+    lake, dismissal = SparkLake(spark), {"because": because.strip(), "dismissed_by": dismissed_by}
     versions_by_path, now = versions(lake, source), datetime.now(UTC)
     rows = [
         {

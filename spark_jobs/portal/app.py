@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from spark_jobs.config import PORTAL_PREFIX, Settings, load_settings
-from spark_jobs.errors import TidemarkError
-
-_PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-_HEADERS = _PRIVATE | {"Content-Security-Policy": "frame-ancestors 'self'"}
-
-_APART = {"Content-Security-Policy": "sandbox allow-scripts; frame-ancestors 'self'"}
-"""The headers of a page that is a program: it runs in an origin of its own, without Airflow's cookies."""
+from spark_jobs.config import PORTAL_PREFIX, load_settings
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -31,7 +24,10 @@ class LazyPortal:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if self._app is None:
-            self._app = portal_app(load_settings())
+            from spark_jobs.portal.served import portal_app
+
+            # the application that mounts this one is Airflow's own
+            self._app = portal_app(load_settings(), scope["app"])
         await self._app(scope, receive, send)
 
 
@@ -50,59 +46,3 @@ def external_views() -> list[dict[str, str | bool]]:
         {"name": "Tidemark", "href": href, "destination": destination, "url_route": route, "nav_top_level": True}
         for destination, (route, href) in pages.items()
     ]
-
-
-def portal_app(settings: Settings) -> Any:
-    """The application of an installation. Airflow identifies the user of each request.
-
-    A source is shown to users who may read its DAG. A mart is shown to users who may read the DAGs of all sources that
-    it is made of. The Data Docs are shown to users who may read all DAGs.
-    """
-    from airflow.api_fastapi.app import get_auth_manager
-    from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
-    from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
-    from fastapi import HTTPException
-    from starlette.applications import Starlette
-    from starlette.concurrency import run_in_threadpool
-    from starlette.requests import Request
-    from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
-    from starlette.routing import Route
-
-    from spark_jobs.portal.asking import PageMissing
-    from spark_jobs.portal.asking import VisibleSources as SeenSources
-    from spark_jobs.portal.assets import ASSETS, KINDS
-    from spark_jobs.portal.docs import DBT_DOCS, DOCS, docs_file
-    from spark_jobs.portal.pages import Portal
-
-    portal = Portal(settings, is_live=True)
-
-    def may_read(who: Any, source: str | None) -> bool:
-        details = None if source is None else DagDetails(id=source)
-        return get_auth_manager().is_authorized_dag(method="GET", details=details, user=who)
-
-    def page(name: str, asked: dict[str, list[str]], who: Any) -> Response:
-        if name.startswith(f"{DOCS}/"):
-            file = docs_file(settings, name) if may_read(who, None) else None
-            headers = _PRIVATE | (_APART if name == DBT_DOCS else {})
-            return FileResponse(file, headers=headers) if file else PlainTextResponse("there is no such page", 404)
-        try:
-            seen = SeenSources(lambda source: may_read(who, source))
-            return HTMLResponse(portal.page(name, asked, seen), headers=_HEADERS)
-        except TidemarkError as error:
-            status = 404 if isinstance(error, PageMissing) else 400
-            return HTMLResponse(portal.refusal(name, error), status, headers=_HEADERS)
-
-    async def answer(request: Request) -> Response:
-        name = request.path_params["name"] or "index.html"
-        if name in ASSETS:
-            file = ASSETS[name]
-            return FileResponse(file, media_type=KINDS[file.suffix], headers={"Cache-Control": "max-age=600"})
-        try:
-            who = await get_user(request, None, await bearer_scheme(request))
-        except HTTPException:
-            # Airflow's login leads back to the page that was asked for
-            return RedirectResponse(get_auth_manager().get_url_login(next_url=request.url.path))
-        asked = {key: request.query_params.getlist(key) for key in request.query_params}
-        return await run_in_threadpool(page, name, asked, who)
-
-    return Starlette(routes=[Route("/{name:path}", answer)])

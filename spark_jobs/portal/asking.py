@@ -50,9 +50,13 @@ class ListPage:
 
 @dataclass(frozen=True)
 class VisibleSources:
-    """The sources that the user may see. `sees(None)` is true if the user may see all sources, also future ones."""
+    """The sources that the user may see. `sees(None)` is true if the user may see all sources, also future ones.
+
+    `acts_on` is true of a source whose runs the user may start.
+    """
 
     sees: Callable[[str | None], bool] = lambda _: True
+    acts_on: Callable[[str], bool] = lambda _: False
 
 
 def paged(records: Sequence[Any], number: str, name: str) -> ListPage:

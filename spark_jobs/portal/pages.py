@@ -19,6 +19,8 @@ from spark_jobs.definitions.catalog import lake_older, source_tables
 from spark_jobs.errors import TidemarkError
 from spark_jobs.model import pluralize
 from spark_jobs.portal import overview
+from spark_jobs.portal.actions.airflow import AirflowFacts
+from spark_jobs.portal.actions.forms import BY_NAME
 from spark_jobs.portal.asking import VisibleSources, missing, paged, pages_of
 from spark_jobs.portal.assets import CHARTS, SCRIPT, STYLES, TEMPLATES, inline_styles
 from spark_jobs.portal.cards import NEEDS, by_need, mart_card, source_card
@@ -104,8 +106,11 @@ class Portal:
         asked: Mapping[str, Sequence[str]] | None = None,
         scope: VisibleSources | None = None,
         links: Links | None = None,
+        airflow: AirflowFacts | None = None,
     ) -> str:
         """The HTML of a page. `asked` has the values of a form, by name of the field.
+
+        `airflow`: the facts of Airflow that the page shows; None where there is no Airflow.
 
         Raises:
             PageMissing: there is no page of this name, or the user may not see it.
@@ -120,11 +125,12 @@ class Portal:
                 # a file that was listed is gone: the table was rewritten and cleaned, or made anew
                 self.lake.forget()
                 kind, content = self._content(name, asked or {}, scope, links)
-            return self._rendered(kind, links, content)
+            return self._rendered(kind, links, {**content, "airflow": airflow, "may_act": scope.acts_on})
 
     def _rendered(self, kind: str, links: Links, content: Mapping[str, Any], styles: str | None = None) -> str:
         """The HTML of a page. `styles`: the style sheets of a page that is one file by itself."""
-        common = {"links": links, "now": datetime.now(UTC), "inline_styles": styles}
+        common = {"links": links, "now": datetime.now(UTC), "inline_styles": styles, "airflow": None}
+        common["may_act"] = VisibleSources().acts_on
         return self._templates.get_template(f"{kind}.html.j2").render(common | dict(content))
 
     def _content(
@@ -138,6 +144,8 @@ class Portal:
             "quarantine": self._quarantine,
             "late": self._late,
             "why": partial(self._why, scope),
+            "act": partial(self._act, scope),
+            "activity": self._activity,
         }
         if kind == "index" and not rest:
             content = self._index(scope)
@@ -264,7 +272,9 @@ class Portal:
         content = {"source": source, "run": run, "changes": changed, "plan": plan, "labels": labels, "docs": docs}
         flow = run_flow(run, changed, self._marts.seen(scope), links, source)
         newest = [each for each in facts.runs if each.ran_drops][:3]
-        return content | {"flow": flow, "planned": planned_chart(changed, plan), "newest": newest}
+        numbers = run.numbers(source)
+        span = [source.drops.label(number) for number in (numbers[0], numbers[-1])] if numbers else None
+        return content | {"span": span, "flow": flow, "planned": planned_chart(changed, plan), "newest": newest}
 
     def _quarantine(self, source: Source, rest: str, __: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         facts = self.facts(source)
@@ -323,6 +333,19 @@ class Portal:
             states = self.lake.kept(("states", source.name), of, drawn)
         steps = None if states else steps_chart(reasons, datetime.now(UTC))
         return content | {"steps": steps, "states": states}
+
+    def _act(
+        self, scope: VisibleSources, source: Source, name: str, asked: Mapping[str, Sequence[str]]
+    ) -> dict[str, Any]:
+        """The form of an action. `asked` has the first values of its fields."""
+        if name not in BY_NAME or not scope.acts_on(source.name):
+            raise missing(f"act/{source.name}/{name}")
+        return {"source": source, "action": BY_NAME[name], "values": asked}
+
+    def _activity(self, source: Source, rest: str, _: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        if rest or not self._is_live:
+            raise missing(f"activity/{source.name}/{rest}")
+        return {"source": source, "facts": self.facts(source)}
 
     def _mart(self, name: str, scope: VisibleSources, links: Links) -> dict[str, Any]:
         mart = self.marts().get(decoded(name))

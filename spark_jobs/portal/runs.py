@@ -111,12 +111,16 @@ class Run:
         """The numbers of the drops of which it landed something, in order."""
         return sorted({row["seq_no"] for row in self.files})
 
+    def numbers(self, source: Source) -> list[int]:
+        """The numbers of the drops that it was about, the first and the last at least; empty if it was about none."""
+        span = self.span
+        if not self.drops and span is not None and span[0] is not None and span[1] is not None:
+            return [source.drops.number_at(micros(span[0])), source.drops.number_at(micros(span[1]) - 1)]
+        return self.drops
+
     def title(self, source: Source) -> str:
         """The drops that it was about in words; its kind if it was about none."""
-        span = self.span
-        numbers = self.drops
-        if not numbers and span is not None and span[0] is not None and span[1] is not None:
-            numbers = [source.drops.number_at(micros(span[0])), source.drops.number_at(micros(span[1]) - 1)]
+        numbers = self.numbers(source)
         if not numbers:
             return "upkeep" if not self.ran_drops else "no drop"
         first, last = (source.drops.label(n) for n in (numbers[0], numbers[-1]))

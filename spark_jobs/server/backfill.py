@@ -25,7 +25,7 @@ from spark_jobs.server.airflow_runs import drops_of_run
 from spark_jobs.server.state import write_json
 from spark_jobs.server.status import runs_airflow
 from spark_jobs.sources import Source
-from spark_jobs.sources.dag_runs import FAILURE, REJECTED
+from spark_jobs.sources.dag_runs import FAILURE, REJECTED, takes_whole_drops
 
 POLL_S = 1.0
 DAG_WAIT_S = 120.0
@@ -195,15 +195,17 @@ def failed_drops(api: AirflowApi, source: Source) -> set[int]:
     newest: dict[int, tuple[str, str]] = {}
     for run in api.runs(source.name):
         drops = drops_of_run(run, source.drops)
-        if drops and not _did_nothing(api, run):
+        if drops and not _says_nothing_of_drops(api, run):
             for seq_no in drops:
                 newest[seq_no] = max(newest.get(seq_no, ("", "")), (run["queued_at"] or "", run["state"]))
     return {seq_no for seq_no, (_, state) in newest.items() if state == "failed"}
 
 
-def _did_nothing(api: AirflowApi, run: dict[str, Any]) -> bool:
-    """True if the run was a dry run, or a person rejected its plan."""
+def _says_nothing_of_drops(api: AirflowApi, run: dict[str, Any]) -> bool:
+    """True if the run was a dry run, or a person rejected its plan, or it was not about whole drops."""
     conf = run["conf"] or {}
+    if not takes_whole_drops(conf):
+        return True
     rejected = run["state"] == "success" and conf.get("plan") and _xcom(api, run["dag_id"], run["dag_run_id"], REJECTED)
     return bool(conf.get("dry_run") or rejected)
 

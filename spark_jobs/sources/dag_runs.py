@@ -5,7 +5,9 @@ They follow from facts of the run that Airflow passes to the run's tasks, and al
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from spark_jobs.errors import ParameterError
 from spark_jobs.sources.drops import Schedule
@@ -17,6 +19,14 @@ REJECTED = "rejected"
 """The key of the XCom of the first task of a run whose plan was not approved: nothing was done."""
 FAILURE = "failure"
 """The key of the XCom of a task that failed: the error as text, its code first."""
+
+
+def takes_whole_drops(params: Mapping[str, Any]) -> bool:
+    """True if a run with these parameters lands all files of its drops.
+
+    Other runs read one file, or read landed files again, or take them back.
+    """
+    return not any(params.get(name) for name in ("file", "retract", "replay"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +54,7 @@ class DagRun:
             ParameterError: a parameter does not name a drop.
         """
         if self.first:
-            numbers = _drops_named(drops, self.first, self.last or self.first)
+            numbers = drops_named(drops, self.first, self.last or self.first)
             return drops.start(numbers.start), drops.start(numbers.stop)
         ended = drops.interval(drops.number_at(self.after_us) - 1)
         if self.data_us is None or self.data_us[0] == self.data_us[1]:
@@ -56,7 +66,8 @@ class DagRun:
         return self.data_us
 
 
-def _drops_named(drops: Schedule, first: str, last: str) -> range:
+def drops_named(drops: Schedule, first: str, last: str) -> range:
+    """The numbers of the drops from `first` to `last`, both included. Raises ParameterError: a text names no drop."""
     try:
         numbers = drops.seq_nos(drops.time_named(first), drops.time_named(last))
         instant_at(drops.start(numbers.stop))

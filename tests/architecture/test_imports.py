@@ -227,7 +227,7 @@ LAYERS: dict[str, set[str]] = {
 matching name decides: `server.errors` is a layer of its own, below `server`."""
 
 INSIDE_TASKS: dict[str, set[str]] = {
-    "dags": {"gates", "jobs", "landing", "plans", "publish", "session", "upkeep"},
+    "dags": {"audit", "gates", "jobs", "landing", "plans", "publish", "session", "upkeep"},
     "scheduling": {"landing", "trace"},
 }
 """Layers that may be imported inside functions alone: a task runs long after its DAG file was parsed."""

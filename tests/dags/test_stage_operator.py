@@ -57,6 +57,7 @@ def dag_run(lo: str | None = None, hi: str | None = None, date: str | None = Non
             "logical_date": at(date) if date else None,
             "run_after": at("2013-01-05T09:30:00"),
             "conf": None,
+            "triggering_user_name": None,
             **facts,
         }
     )
@@ -190,6 +191,37 @@ def test_what_the_trigger_form_overrides_reaches_the_stage(tasks: Any, monkeypat
     task.execute(context(dag_run(*JANUARY_2), override=None, because=None))
     asked = [given["request"].overrides for _, given in calls]
     assert asked == [{"low": "a new sensor", "high": "a new sensor"}, {}]
+
+
+def test_what_the_trigger_form_takes_back_or_reads_again_reaches_the_stage(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, calls = ending(tasks, monkeypatch, {"rows": 3})
+    by_ada = dag_run(*JANUARY_2, triggering_user_name="ada")
+    task.execute(context(by_ada, retract=True, file="flights/2013-01-02/a.csv"))
+    task.execute(context(by_ada, override=["low"], because="a new sensor"))
+    task.execute(replaying := context(by_ada, replay=True, rule="bad_int"))
+    asked = [given["request"] for _, given in calls]
+    assert asked == [
+        Request(retract=True, only_file="flights/2013-01-02/a.csv", asked_by="ada"),
+        Request(overrides={"low": "a new sensor"}, asked_by="ada"),
+        # the first task says which files
+        Request(replay=frozenset(), asked_by="ada"),
+    ]
+    first, _ = operator(tasks, "land"), calls.clear()
+    monkeypatch.setattr(tasks, "open_files", lambda params, *_: frozenset({f"{params['rule']}.csv"}))
+    for each in (first, task):
+        each.execute(replaying)
+    assert [given["request"].replay for _, given in calls] == 2 * [frozenset({"bad_int.csv"})]
+
+
+def test_a_run_does_not_replay_and_retract(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    task, calls = ending(tasks, monkeypatch, {})
+    with pytest.raises(AirflowFailException, match="expected `replay` or `retract`, found both"):
+        task.execute(context(dag_run(*JANUARY_2), replay=True, retract=True))
+    assert calls == []
 
 
 def gate_failed() -> GateFailed:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.config import Settings
-from spark_jobs.portal.app import _APART
 from spark_jobs.portal.docs import DBT_DOCS, docs_file
+from spark_jobs.portal.served import _APART
 from spark_jobs.publish.dbt_docs import DocsFailed, write_dbt_docs
 from spark_jobs.server.logins import ensure_logins
 from tests.portal.browser import SIZES, Visit, browser

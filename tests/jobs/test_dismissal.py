@@ -44,23 +44,23 @@ def test_dismissed_files_are_kept_and_open_again_once_they_change(
     assert sum(count for count, _ in told.values()) == 5
 
     with pytest.raises(ParameterError, match="a reason"):
-        dismiss(lake, source, Asked(), " ")
+        dismiss(lake, source, Asked(), " ", "ada")
     path = notes.relative_to(home.landing_folder).as_posix()
-    closed = dismiss(lake, source, Asked(file=path), "a shopping list")
+    closed = dismiss(lake, source, Asked(file=path), "a shopping list", "ada")
     assert [(row["file"], row["records"]) for row in closed] == [(path, 2)]
     assert states() == {("a.ndjson", "open"): 3, ("notes.txt", "dismissed"): 2}
     assert states(Asked()) == {("a.ndjson", "open"): 3}
     (kept,) = quarantined_records(lake, source, Asked(file=path, state="dismissed")).limit(1).collect()
-    assert (kept.because, bool(kept.dismissed_by), bool(kept.dismissed_at)) == ("a shopping list", True, True)
+    assert (kept.because, kept.dismissed_by, bool(kept.dismissed_at)) == ("a shopping list", "ada", True)
     for asked in (
-        lambda: dismiss(lake, source, Asked(file=path), "again"),
+        lambda: dismiss(lake, source, Asked(file=path), "again", "ada"),
         lambda: replay_of(lake, source, Asked(file=path)),
     ):
         with pytest.raises(ParameterError, match="open records"):
             asked()
 
     # twice, by rule, of a file that is gone: nothing counts twice, and the gates of the next run hold
-    dismiss(lake, source, Asked(rule="bad_int"), "gone")
+    dismiss(lake, source, Asked(rule="bad_int"), "gone", "ada")
     (home.landing_folder / path).with_name("a.ndjson").unlink()
     run(lake, home, 0, 0)
     assert states() == {("a.ndjson", "dismissed"): 3, ("notes.txt", "dismissed"): 2}

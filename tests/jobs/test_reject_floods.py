@@ -75,5 +75,7 @@ def test_a_flood_of_rejects_is_kept_as_a_range_until_it_can_be_read(
     lines[LINES + 2 :] = [Reading(0, 11, "b", n).line() for n in range(100)]
     file.write_bytes(gzip.compress("\n".join(lines).encode()))
     assert landed() == {"rows": 100, "rejects": 0, "rejects_back": LINES}
-    assert [row["records"] for row in dismiss(lake, source(), Asked(rule=counted["rule"]), "never was data")] == [LINES]
+    assert [
+        row["records"] for row in dismiss(lake, source(), Asked(rule=counted["rule"]), "never was data", "ada")
+    ] == [LINES]
     assert kept() == []

@@ -48,13 +48,13 @@ def ask(airflow: Any, home: Settings) -> Iterator[Any]:
     from starlette.applications import Starlette
     from starlette.testclient import TestClient
 
-    from spark_jobs.portal.app import portal_app
+    from spark_jobs.portal.served import portal_app
 
     outer = Starlette()
-    outer.mount(PORTAL_PREFIX, portal_app(home))
+    outer.mount(PORTAL_PREFIX, portal_app(home, outer))
     with TestClient(outer, follow_redirects=False) as client:
 
-        def answer(page: str, role: str | None, by: str = "header") -> Any:
+        def answer(page: str, role: str | None, by: str = "header", form: Any = None, **more: str) -> Any:
             headers = {}
             if role is not None:
                 token = airflow.generate_jwt(SimpleAuthManagerUser(username="somebody", role=role or None))
@@ -63,6 +63,8 @@ def ask(airflow: Any, home: Settings) -> Iterator[Any]:
                     "cookie": ("Cookie", f"{LOGIN_COOKIE}={token}"),
                 }
                 headers = dict([login[by]])
+            if form is not None:
+                return client.post(f"{PORTAL_PREFIX}/{page}", headers=headers | more, data=form)
             return client.get(f"{PORTAL_PREFIX}/{page}", headers=headers)
 
         yield answer
@@ -89,6 +91,31 @@ def test_a_viewer_reads_pages_and_data_docs(ask: Any) -> None:
 def test_the_cookie_of_a_one_time_link_is_a_login(ask: Any) -> None:
     assert "meters" in ask("index.html", "admin", by="cookie").text
     assert "meters" not in ask("index.html", "", by="cookie").text
+
+
+FORM = {"from": "2024-01-01", "because": "?"}
+
+
+def test_a_form_is_taken_of_who_may_start_runs_from_a_page_of_this_server(ask: Any) -> None:
+    page = "act/meters/run.html"
+    assert ask(page, None, form=FORM).status_code == 401
+    assert ask(page, "viewer", form=FORM).status_code == 404
+    assert ask(page, "user", form=FORM | {"because": ""}).status_code == 400
+    assert "the field `why`" in ask(page, "admin", form=FORM | {"because": " "}).text
+    for elsewhere in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://evil.example"}):
+        answer = ask(page, "admin", "cookie", FORM, **elsewhere)
+        assert answer.status_code == 400 and "cross_site" in answer.text
+    answer = ask(page, "admin", form=FORM | {"because": "?" * 100_000})
+    assert answer.status_code == 400 and "form_too_large" in answer.text
+    for nothing in ("act/meters/drop.html", "act/ships/run.html", "index.html", "answer/ships.html"):
+        assert ask(nothing, "admin", form=FORM).status_code == 404
+    assert ask("answer/meters.html", "admin", form={"run": "r"}).status_code == 400
+
+
+def test_buttons_are_shown_to_who_may_start_runs(ask: Any) -> None:
+    assert "Run drops" in ask("sources/meters.html", "user").text
+    assert "Run drops" not in ask("sources/meters.html", "viewer").text
+    assert ask("act/meters/run.html", "viewer").status_code == 404
 
 
 def test_styles_scripts_and_licences_need_no_login(ask: Any) -> None:

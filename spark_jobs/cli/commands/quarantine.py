@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -97,7 +98,7 @@ def dismiss(
         )
     asked = _selection_of(checked, drop, file, rule)
     with server_session(settings, "tidemark-quarantine") as spark:
-        closed = close(spark, checked, asked, because)
+        closed = close(spark, checked, asked, because, getpass.getuser())
     title = f"dismissed: {because.strip()}"
     rows = [list(row.values()) for row in closed]
     document = {"source": source, "because": because.strip(), "dismissed": closed}

@@ -385,6 +385,15 @@
     window.addEventListener("beforeprint", () => figures.filter((each) => !drawn.has(each)).forEach(draw));
   }
 
+  // ---- a page of a run that is under way looks again, unless it is hidden
+
+  const moving = document.querySelector("[data-reload]");
+  if (moving) {
+    window.setInterval(() => {
+      if (!document.hidden) window.location.reload();
+    }, 1000 * Number(moving.dataset.reload));
+  }
+
   showTimes();
   for (const table of document.querySelectorAll(".wide, .pan")) sized.observe(table);
   const form = document.getElementById("filter");

@@ -1,0 +1,1 @@
+"""Actions that people take on the portal's pages, as requests to Airflow in their name."""

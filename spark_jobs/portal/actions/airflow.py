@@ -1,0 +1,227 @@
+"""Airflow's REST API in the name of the user who looks at a page, and what pages show of its runs.
+
+The requests stay in the process of Airflow's API server. They carry a token of the user, so that Airflow checks the
+user's rights and logs the user's name, as for requests from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+from markdown_it import MarkdownIt
+
+from spark_jobs.errors import TidemarkError
+from spark_jobs.model import ACTIONS
+from spark_jobs.portal.actions.forms import BY_NAME
+
+UNDER_WAY = ("queued", "running")
+"""The states of a run that has not ended."""
+AWAITS = "awaiting_input"
+"""The state of a task that waits for a person's answer."""
+LISTED_RUNS = 30
+"""The newest actions of a source that its page lists."""
+
+
+class ActionRefused(TidemarkError):
+    """Airflow refused what the user asked for. Facts: `status`, `path`."""
+
+    code = "action_refused"
+
+
+class UserInAirflow:
+    """Airflow's REST API as one user sees it.
+
+    Args:
+        app: Airflow's own application (ASGI).
+        token: a token of the user's login.
+    """
+
+    def __init__(self, app: Any, token: str) -> None:
+        self._app = app
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    async def ask(self, method: str, path: str, body: Any = None, **parameters: Any) -> Any:
+        """The JSON of the answer to a request below `/api/v2`; None if it is empty. Raises `ActionRefused`."""
+        transport = httpx.ASGITransport(app=self._app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://airflow", headers=self._headers) as client:
+            answer = await client.request(method, f"/api/v2/{path}", json=body, params=parameters)
+        if answer.is_success:
+            return answer.json() if answer.content else None
+        raise ActionRefused(
+            expected=f"{method} {path} to be accepted",
+            found=f"status {answer.status_code}: {_reason(answer)}",
+            consequence="nothing was changed",
+            next_step=_NEXT_STEPS.get(answer.status_code, "read the log of Airflow's API server"),
+            status=answer.status_code,
+            path=path,
+        )
+
+    async def ask_if_there(self, path: str, **parameters: Any) -> Any:
+        """The JSON of a GET; None if there is no such thing, or the user may not see it."""
+        try:
+            return await self.ask("GET", path, **parameters)
+        except ActionRefused as refusal:
+            if refusal.facts["status"] in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
+                return None
+            raise
+
+
+_NEXT_STEPS = {
+    int(HTTPStatus.FORBIDDEN): "ask whoever gives rights in Airflow for the right to start runs of this DAG",
+    int(HTTPStatus.NOT_FOUND): "wait until Airflow has read the DAG of the source, some seconds after its file is new",
+    int(HTTPStatus.CONFLICT): "look at the runs that are on their way; somebody else may have answered or started it",
+}
+
+
+def _reason(answer: httpx.Response) -> str:
+    try:
+        detail = answer.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:400]
+    return str(detail)[:400]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question that a task asks before its run goes on. `body` is HTML, made of Markdown in which HTML is text."""
+
+    stage: str
+    subject: str
+    body: str
+    options: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class AirflowRun:
+    """A run in Airflow: who asked for it and why, its state, and the states of its tasks.
+
+    `what`: the action, in words. `question`: the question that it waits for an answer to.
+    """
+
+    run_id: str
+    dag: str
+    what: str
+    state: str
+    asked_by: str
+    because: str
+    begun: datetime | None
+    ended: datetime | None
+    tasks: Mapping[str, str]
+    question: Question | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        """True if it has not ended."""
+        return self.state in UNDER_WAY
+
+    @property
+    def is_of_source(self) -> bool:
+        """True if it is a run of a source's own DAG, which has a page."""
+        return self.dag != ACTIONS
+
+
+async def airflow_run(user: UserInAirflow, dag: str, run_id: str) -> AirflowRun | None:
+    """A run of a DAG, with its tasks, and its question if it waits for an answer; None if Airflow has no such run."""
+    path = f"dags/{quote(dag, safe='')}/dagRuns/{quote(run_id, safe='')}"
+    run = await user.ask_if_there(path)
+    if run is None:
+        return None
+    listed = (await user.ask_if_there(f"{path}/taskInstances") or {"task_instances": []})["task_instances"]
+    tasks = {task["task_id"]: task["state"] or "none" for task in listed}
+    waiting = next((name for name, state in tasks.items() if state == AWAITS), None)
+    question = None if waiting is None else await _question(user, path, waiting)
+    return _run(run, tasks, question)
+
+
+async def _question(user: UserInAirflow, path: str, task: str) -> Question | None:
+    detail = await user.ask_if_there(f"{path}/taskInstances/{task}/-1/hitlDetails")
+    if detail is None or detail.get("response_received"):
+        return None
+    return Question(task, detail["subject"], _markdown().render(detail["body"] or ""), detail["options"])
+
+
+async def actions_of(user: UserInAirflow, source: str) -> list[AirflowRun]:
+    """The newest runs of a source that people have started, and the newest other actions on it, the newest first."""
+    newest = {"order_by": "-id", "limit": 100}
+    of_source = await user.ask_if_there(f"dags/{source}/dagRuns", run_type=["manual", "backfill"], **newest)
+    others = await user.ask_if_there(f"dags/{ACTIONS}/dagRuns", **newest)
+    runs = [*((of_source or {}).get("dag_runs", [])), *_about((others or {}).get("dag_runs", []), source)]
+    runs.sort(key=lambda run: run["queued_at"] or run["run_after"], reverse=True)
+    return [_run(run, {}, None) for run in runs[:LISTED_RUNS]]
+
+
+def _about(runs: Sequence[Mapping[str, Any]], source: str) -> list[Mapping[str, Any]]:
+    return [run for run in runs if (run["conf"] or {}).get("source") == source]
+
+
+async def is_paused(user: UserInAirflow, dag: str) -> bool:
+    """True if runs of the DAG do not begin; also where Airflow does not have it."""
+    answer = await user.ask_if_there(f"dags/{dag}")
+    return answer is None or bool(answer["is_paused"])
+
+
+def _run(run: Mapping[str, Any], tasks: Mapping[str, str], question: Question | None) -> AirflowRun:
+    conf = run["conf"] or {}
+    title, _, because = (run["note"] or "").partition(": ")
+    times = [None if run[name] is None else datetime.fromisoformat(run[name]) for name in ("start_date", "end_date")]
+    return AirflowRun(
+        run["dag_run_id"],
+        run["dag_id"],
+        title if because else _what(run["run_type"], conf),
+        run["state"],
+        run["triggering_user_name"] or "",
+        because or conf.get("because") or "",
+        times[0],
+        times[1],
+        tasks,
+        question,
+    )
+
+
+def _what(kind: str, conf: Mapping[str, Any]) -> str:
+    """The action of a run that has no note of the portal's."""
+    name = conf.get("action") or next((each for each in ("replay", "retract") if conf.get(each)), "run")
+    return "Run each drop by itself" if kind == "backfill" else BY_NAME[name].title if name in BY_NAME else str(name)
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    """A renderer in which HTML is text, no link is made, and tables are tables."""
+    return MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "image", "autolink"])
+
+
+@dataclass(frozen=True, slots=True)
+class AirflowFacts:
+    """What a page shows of Airflow beside the lake.
+
+    `run`: the run of the page. `actions`: runs that people have started, or that are under way. `is_paused`: true if
+    runs of the source's DAG do not begin. `problem`: why Airflow has no answer; empty if it has.
+    """
+
+    run: AirflowRun | None = None
+    actions: Sequence[AirflowRun] = ()
+    is_paused: bool = False
+    problem: str = ""
+
+
+async def airflow_facts(user: UserInAirflow, kind: str, source: str, rest: str) -> AirflowFacts | None:
+    """The facts for a page by the parts of its name; None for a page that shows none."""
+    try:
+        if kind == "runs":
+            return AirflowFacts(run=await airflow_run(user, source, rest))
+        if kind == "activity":
+            return AirflowFacts(actions=await actions_of(user, source))
+        if kind == "sources":
+            return AirflowFacts(actions=[run for run in await actions_of(user, source) if run.is_under_way])
+        if kind == "act":
+            return AirflowFacts(is_paused=await is_paused(user, source))
+    except ActionRefused as refusal:
+        return AirflowFacts(problem=str(refusal))
+    return None

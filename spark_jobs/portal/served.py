@@ -1,0 +1,166 @@
+"""The portal as Airflow's API server answers with it: who may see and do what, and the answer to each request."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qs
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
+from fastapi import HTTPException
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from spark_jobs.config import Settings
+from spark_jobs.errors import TidemarkError
+from spark_jobs.portal.actions.airflow import AirflowFacts, UserInAirflow, airflow_facts
+from spark_jobs.portal.actions.doing import act, answer_question, expect_same_site
+from spark_jobs.portal.actions.forms import BY_NAME
+from spark_jobs.portal.asking import PageMissing, VisibleSources, missing
+from spark_jobs.portal.assets import ASSETS, KINDS
+from spark_jobs.portal.docs import DBT_DOCS, DOCS, docs_file
+from spark_jobs.portal.links import Links
+from spark_jobs.portal.names import decoded
+from spark_jobs.portal.pages import Portal
+
+_PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_HEADERS = _PRIVATE | {"Content-Security-Policy": "frame-ancestors 'self'"}
+
+_APART = {"Content-Security-Policy": "sandbox allow-scripts; frame-ancestors 'self'"}
+"""The headers of a page that is a program: it runs in an origin of its own, without Airflow's cookies."""
+
+
+MOST_BYTES = 65_536
+"""The most bytes of a form."""
+
+
+class FormTooLarge(TidemarkError):
+    """A form has more bytes than any field needs."""
+
+    code = "form_too_large"
+
+
+def portal_app(settings: Settings, airflow: Any) -> Starlette:
+    """The application of an installation. Airflow identifies the user of each request.
+
+    A source is shown to users who may read its DAG. A mart is shown to users who may read the DAGs of all sources that
+    it is made of. The Data Docs are shown to users who may read all DAGs. Users who may start runs of a source's DAG
+    may act on the source.
+
+    Args:
+        settings: those of the installation.
+        airflow: Airflow's own application, which answers requests of the REST API.
+    """
+    served = ServedPortal(settings, airflow)
+    return Starlette(routes=[Route("/{name:path}", served.answer, methods=["GET", "POST"])])
+
+
+class ServedPortal:
+    """The portal behind Airflow's login; for the arguments see `portal_app`."""
+
+    def __init__(self, settings: Settings, airflow: Any) -> None:
+        self._settings = settings
+        self._airflow = airflow
+        self._portal = Portal(settings, is_live=True)
+
+    async def answer(self, request: Request) -> Response:
+        """The answer to one request."""
+        name = request.path_params["name"] or "index.html"
+        if name in ASSETS:
+            file = ASSETS[name]
+            return FileResponse(file, media_type=KINDS[file.suffix], headers={"Cache-Control": "max-age=600"})
+        try:
+            user = await get_user(request, None, await bearer_scheme(request))
+        except HTTPException:
+            if request.method == "POST":
+                return PlainTextResponse("log in first", 401)
+            # Airflow's login leads back to the page that was asked for
+            return RedirectResponse(get_auth_manager().get_url_login(next_url=request.url.path))
+        if request.method == "POST":
+            return await self._do(request, name, user)
+        asked = {key: request.query_params.getlist(key) for key in request.query_params}
+        kind, source, rest = _parts(name)
+        facts = None
+        if source and may_read(user, source):
+            facts = await airflow_facts(self._as_user(user), kind, source, rest)
+        return await run_in_threadpool(self._page, name, asked, user, facts)
+
+    async def _do(self, request: Request, name: str, user: Any) -> Response:
+        """Do what a form asks for, and lead on to the page that shows the outcome."""
+        kind, source_name, rest = _parts(name)
+        try:
+            expect_same_site(*map(request.headers.get, ("sec-fetch-site", "origin", "host")))
+            source = (await run_in_threadpool(self._portal.sources)).get(source_name)
+            if source is None or not may_read(user, source_name) or not may_act(user, source_name):
+                raise missing(name)
+            form = parse_qs(await _text(request))
+            if kind == "answer":
+                parts = await answer_question(self._as_user(user), source, form)
+            elif kind == "act" and rest in BY_NAME:
+                parts = await act(self._as_user(user), source, BY_NAME[rest], form)
+            else:
+                raise missing(name)
+        except TidemarkError as error:
+            return self._refusal(name, error)
+        return RedirectResponse(str(Links(name).to(*parts)), status_code=303)
+
+    def _page(self, name: str, asked: dict[str, list[str]], user: Any, facts: AirflowFacts | None) -> Response:
+        if name.startswith(f"{DOCS}/"):
+            file = docs_file(self._settings, name) if may_read(user, None) else None
+            headers = _PRIVATE | (_APART if name == DBT_DOCS else {})
+            return FileResponse(file, headers=headers) if file else PlainTextResponse("there is no such page", 404)
+        try:
+            visible = VisibleSources(partial(may_read, user), partial(may_act, user))
+            return HTMLResponse(self._portal.page(name, asked, visible, airflow=facts), headers=_HEADERS)
+        except TidemarkError as error:
+            return self._refusal(name, error)
+
+    def _refusal(self, name: str, error: TidemarkError) -> Response:
+        status = 404 if isinstance(error, PageMissing) else 400
+        return HTMLResponse(self._portal.refusal(name, error), status, headers=_HEADERS)
+
+    def _as_user(self, user: Any) -> UserInAirflow:
+        return UserInAirflow(self._airflow, get_auth_manager().generate_jwt(user))
+
+
+async def _text(request: Request) -> str:
+    """The body of a request.
+
+    Raises:
+        FormTooLarge: it has more than `MOST_BYTES`.
+    """
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise FormTooLarge(
+                expected=f"a form of at most {MOST_BYTES:,} bytes",
+                found="more",
+                consequence="nothing was done",
+                next_step="shorten the texts of its fields",
+            )
+    return body.decode(errors="replace")
+
+
+def may_read(user: Any, source: str | None) -> bool:
+    """True if the user may read the source's DAG, or, of None, all DAGs."""
+    details = None if source is None else DagDetails(id=source)
+    return get_auth_manager().is_authorized_dag(method="GET", details=details, user=user)
+
+
+def may_act(user: Any, source: str) -> bool:
+    """True if the user may start runs of the source's DAG."""
+    entity, details = DagAccessEntity.RUN, DagDetails(id=source)
+    return get_auth_manager().is_authorized_dag(method="POST", access_entity=entity, details=details, user=user)
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    """The kind of a page, its source, and the rest of its name."""
+    kind, _, rest = name.removesuffix(".html").partition("/")
+    source, _, more = rest.partition("/")
+    return kind, decoded(source), decoded(more)

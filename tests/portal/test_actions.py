@@ -1,0 +1,146 @@
+"""What the portal asks of Airflow for each form, and from whose pages it takes forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError
+from spark_jobs.model import ACTIONS
+from spark_jobs.portal.actions.airflow import AirflowFacts, AirflowRun, Question, _markdown
+from spark_jobs.portal.actions.doing import CrossSite, expect_same_site
+from spark_jobs.portal.actions.forms import ALL, BY_NAME, airflow_request
+from spark_jobs.portal.asking import PageMissing, VisibleSources
+from spark_jobs.portal.pages import Portal
+from spark_jobs.sources import Source, load_source
+from tests.jobs.harness import write_source
+
+EVIL = "</script><script>alert('x')</script> \"&"
+EVERYBODY = VisibleSources(acts_on=lambda _: True)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return write_source(Settings(home=tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture(scope="module")
+def meters(home: Settings) -> Source:
+    return load_source(home.sources / "meters.yml")
+
+
+def body(action: str, source: Source, **values: Any) -> Any:
+    given = {name: value if isinstance(value, list) else [value] for name, value in values.items()}
+    return airflow_request(BY_NAME[action], source, given).body
+
+
+def test_a_run_of_drops_is_a_run_of_the_sources_own_dag(meters: Source) -> None:
+    given = {"from": ["2024-01-01"], "to": [" 2024-01-03 "], "because": ["late files"], "plan": ["on"]}
+    request = airflow_request(BY_NAME["run"], meters, given)
+    assert request.path == "dags/meters/dagRuns"
+    conf = {"from": "2024-01-01", "to": "2024-01-03", "plan": True, "because": "late files"}
+    assert request.body == {"logical_date": None, "conf": conf, "note": "Run drops: late files"}
+    overriding = body("run", meters, **{"from": "2024-01-01", "because": "new", "override": ["low", "high"]})
+    assert overriding["conf"] == {"from": "2024-01-01", "override": ["low", "high"], "because": "new"}
+
+
+def test_a_retraction_always_shows_its_plan_first(meters: Source) -> None:
+    conf = body("retract", meters, **{"from": "2024-01-01", "file": "a.ndjson", "because": "wrong"})["conf"]
+    assert conf == {"from": "2024-01-01", "file": "a.ndjson", "retract": True, "plan": True, "because": "wrong"}
+    assert body("replay", meters, **{"from": "2024-01-01", "rule": "bad_int", "because": "?"})["conf"]["replay"] is True
+
+
+def test_a_backfill_is_airflows_own_one_drop_after_another(meters: Source) -> None:
+    given = {"from": ["2024-01-01"], "to": ["2024-01-03"], "because": ["all"]}
+    request = airflow_request(BY_NAME["backfill"], meters, given)
+    assert request.path == "backfills"
+    assert request.body == {
+        "dag_id": "meters",
+        "from_date": "2024-01-01T00:00:00+00:00",
+        "to_date": "2024-01-03T00:00:00+00:00",
+        "dag_run_conf": {"because": "all"},
+        "reprocess_behavior": "failed",
+        "max_active_runs": 1,
+    }
+
+
+def test_other_actions_name_their_source_to_the_dag_of_actions(meters: Source) -> None:
+    for name in ("dismiss", "audit", "pin"):
+        request = airflow_request(BY_NAME[name], meters, {"name": ["books"], "rule": ["r"], "because": ["b"]})
+        assert request.path == f"dags/{ACTIONS}/dagRuns"
+        assert (request.body["conf"]["action"], request.body["conf"]["source"]) == (name, "meters")
+
+
+@pytest.mark.parametrize("action", [action.name for action in ALL])
+def test_nobody_acts_without_a_reason(meters: Source, action: str) -> None:
+    given = {"from": "2024-01-01", "to": "2024-01-01", "name": "books"}
+    with pytest.raises(ParameterError, match="`why`"):
+        body(action, meters, **given, because="  ")
+
+
+def test_a_text_that_names_no_drop_is_refused_before_airflow_is_asked(meters: Source) -> None:
+    for text in ("tomorrow", "9999-12-31T23:00:00-14:00"):
+        with pytest.raises(ParameterError, match="drops by their starts"):
+            body("run", meters, **{"from": text, "because": "?"})
+    with pytest.raises(ParameterError, match="first drop"):
+        body("retract", meters, because="?")
+
+
+@pytest.mark.parametrize(
+    ("fetched_from", "origin", "is_taken"),
+    [
+        ("same-origin", "http://lake:8080", True),
+        ("same-origin", None, True),
+        (None, None, True),
+        (None, "http://lake:8080", True),
+        (None, "https://lake:8080", True),
+        (None, "http://lake:9", False),
+        (None, "http://evil.example", False),
+        (None, "null", False),
+        ("same-site", "http://lake:9", False),
+        ("cross-site", "http://lake:8080", False),
+        ("cross-site", None, False),
+        ("none", None, False),
+    ],
+)
+def test_forms_of_other_sites_are_refused(fetched_from: str | None, origin: str | None, is_taken: bool) -> None:
+    if is_taken:
+        expect_same_site(fetched_from, origin, "lake:8080")
+    else:
+        with pytest.raises(CrossSite, match="nothing was done"):
+            expect_same_site(fetched_from, origin, "lake:8080")
+
+
+@pytest.mark.parametrize("action", [action.name for action in ALL])
+def test_a_form_shows_its_first_values_as_text(home: Settings, action: str) -> None:
+    asked = {field.name: [EVIL] for field in BY_NAME[action].fields}
+    facts = AirflowFacts(is_paused=True, problem=EVIL)
+    page = Portal(home, is_live=True).page(f"act/meters/{action}.html", asked, EVERYBODY, airflow=facts)
+    assert "alert(&#39;x&#39;)" in page and "<script>alert" not in page
+    assert ("is paused" in page) == (BY_NAME[action].dag is None)
+
+
+def test_who_may_not_act_is_shown_no_form_and_no_button(home: Settings) -> None:
+    portal = Portal(home, is_live=True)
+    with pytest.raises(PageMissing):
+        portal.page("act/meters/run.html")
+    assert "Run drops" not in portal.page("sources/meters.html")
+    assert 'href="../act/meters/run.html"' in portal.page("sources/meters.html", {}, EVERYBODY)
+    with pytest.raises(PageMissing):
+        portal.page("act/meters/nothing.html", {}, EVERYBODY)
+
+
+def test_a_run_on_its_way_shows_its_question_and_who_asked_for_it(home: Settings) -> None:
+    plan = _markdown().render(f"| a |\n| --- |\n| {EVIL} |\n\n[x](javascript:alert(1)) ![y](http://evil.example/y)")
+    question = Question("land", f"meters: {EVIL}", plan, ("Approve", "Reject"))
+    run = AirflowRun("r 1", "meters", EVIL, "running", EVIL, EVIL, None, None, {"land": "awaiting_input"}, question)
+    portal = Portal(home, is_live=True)
+    for scope, may_answer in ((VisibleSources(), False), (EVERYBODY, True)):
+        page = portal.page("runs/meters/r~201.html", {}, scope, airflow=AirflowFacts(run=run))
+        assert "<script>alert" not in page and 'javascript:alert(1)"' not in page and "<img" not in page
+        assert "awaiting input" in page
+        assert (">Approve</button>" in page) == may_answer
+    listed = portal.page("activity/meters.html", {}, EVERYBODY, airflow=AirflowFacts(actions=[run]))
+    assert "<script>alert" not in listed and 'data-reload="4"' in listed
