@@ -120,7 +120,10 @@ def test_a_run_is_planned_approved_and_published(world: World) -> None:
     assert world.wait()["state"] == "success"
     world.visit.tab.get_by_text("It applied the plan").wait_for(timeout=60_000)
     assert WHY in world.visit.tab.inner_text("main")
-    assert world.sql("SELECT sum(n) AS n FROM silver.hourly") == [{"n": 4}]
+    assert world.sql("SELECT meter, n FROM silver.hourly ORDER BY meter") == [
+        {"meter": "a", "n": 1},
+        {"meter": "b", "n": 1},
+    ]
 
 
 def test_records_in_quarantine_are_closed_and_read_again(world: World) -> None:

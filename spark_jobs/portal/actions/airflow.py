@@ -147,9 +147,12 @@ async def _question(user: UserInAirflow, path: str, task: str) -> Question | Non
     return Question(task, detail["subject"], _markdown().render(detail["body"] or ""), detail["options"])
 
 
-async def actions_of(user: UserInAirflow, source: str) -> list[AirflowRun]:
-    """The newest runs of a source that people have started, and the newest other actions on it, the newest first."""
-    newest = {"order_by": "-id", "limit": 100}
+async def actions_of(user: UserInAirflow, source: str, states: Sequence[str] = ()) -> list[AirflowRun]:
+    """The newest runs of a source that people have started, and the newest other actions on it, the newest first.
+
+    `states`: only runs in these states; by default in any.
+    """
+    newest = {"order_by": "-id", "limit": 100, "state": list(states)}
     of_source = await user.ask_if_there(f"dags/{source}/dagRuns", run_type=["manual", "backfill"], **newest)
     others = await user.ask_if_there(f"dags/{ACTIONS}/dagRuns", **newest)
     runs = [*((of_source or {}).get("dag_runs", [])), *_about((others or {}).get("dag_runs", []), source)]
@@ -201,8 +204,8 @@ def _markdown() -> MarkdownIt:
 class AirflowFacts:
     """What a page shows of Airflow beside the lake.
 
-    `run`: the run of the page. `actions`: runs that people have started, or that are under way. `is_paused`: true if
-    runs of the source's DAG do not begin. `problem`: why Airflow has no answer; empty if it has.
+    `run`: the run of the page. `actions`: the runs that people have started, all or those under way. `is_paused`: true
+    if runs of the source's DAG do not begin. `problem`: why Airflow has no answer; empty if it has.
     """
 
     run: AirflowRun | None = None
@@ -219,7 +222,7 @@ async def airflow_facts(user: UserInAirflow, kind: str, source: str, rest: str) 
         if kind == "activity":
             return AirflowFacts(actions=await actions_of(user, source))
         if kind == "sources":
-            return AirflowFacts(actions=[run for run in await actions_of(user, source) if run.is_under_way])
+            return AirflowFacts(actions=await actions_of(user, source, UNDER_WAY))
         if kind == "act":
             return AirflowFacts(is_paused=await is_paused(user, source))
     except ActionRefused as refusal:
