@@ -56,7 +56,7 @@ def portal_app(settings: Settings) -> Any:
     """The application of an installation. Airflow identifies the user of each request.
 
     A source is shown to users who may read its DAG. A mart is shown to users who may read the DAGs of all sources that
-    it is made of. The Data Docs are shown to users who may read all DAGs.
+    it is made of. The Data Docs and the SQL page are shown to users who may read all DAGs.
     """
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
@@ -73,8 +73,11 @@ def portal_app(settings: Settings) -> Any:
     from spark_jobs.portal.assets import ASSETS, KINDS
     from spark_jobs.portal.docs import DBT_DOCS, DOCS, docs_file
     from spark_jobs.portal.pages import Portal
+    from spark_jobs.portal.sql.behind_airflow import sql_route
+    from spark_jobs.portal.sql.desk import SqlDesk
 
     portal = Portal(settings, is_live=True)
+    desk = SqlDesk(settings, lambda mart: mart in portal.marts())
 
     def may_read(who: Any, source: str | None) -> bool:
         details = None if source is None else DagDetails(id=source)
@@ -92,17 +95,21 @@ def portal_app(settings: Settings) -> Any:
             status = 404 if isinstance(error, PageMissing) else 400
             return HTMLResponse(portal.refusal(name, error), status, headers=_HEADERS)
 
+    async def identify(request: Request) -> Any:
+        return await get_user(request, None, await bearer_scheme(request))
+
     async def answer(request: Request) -> Response:
         name = request.path_params["name"] or "index.html"
         if name in ASSETS:
             file = ASSETS[name]
             return FileResponse(file, media_type=KINDS[file.suffix], headers={"Cache-Control": "max-age=600"})
         try:
-            who = await get_user(request, None, await bearer_scheme(request))
+            who = await identify(request)
         except HTTPException:
             # Airflow's login leads back to the page that was asked for
             return RedirectResponse(get_auth_manager().get_url_login(next_url=request.url.path))
         asked = {key: request.query_params.getlist(key) for key in request.query_params}
         return await run_in_threadpool(page, name, asked, who)
 
-    return Starlette(routes=[Route("/{name:path}", answer)])
+    sql = sql_route(desk, identify, lambda who: may_read(who, None), _PRIVATE)
+    return Starlette(routes=[sql, Route("/{name:path}", answer)])

@@ -20,7 +20,7 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.model import pluralize
 from spark_jobs.portal import overview
 from spark_jobs.portal.asking import VisibleSources, missing, paged, pages_of
-from spark_jobs.portal.assets import CHARTS, SCRIPT, STYLES, TEMPLATES, inline_styles
+from spark_jobs.portal.assets import CHARTS, EDITOR, SCRIPT, SQL_SCRIPT, STYLES, TEMPLATES, inline_styles
 from spark_jobs.portal.cards import NEEDS, by_need, mart_card, source_card
 from spark_jobs.portal.charts import planned_chart
 from spark_jobs.portal.docs import docs_of_run
@@ -120,11 +120,15 @@ class Portal:
                 # a file that was listed is gone: the table was rewritten and cleaned, or made anew
                 self.lake.forget()
                 kind, content = self._content(name, asked or {}, scope, links)
-            return self._rendered(kind, links, content)
+            return self._rendered(kind, links, content | {"has_sql": self._has_sql(scope)})
+
+    def _has_sql(self, scope: VisibleSources) -> bool:
+        """True if the user may use the SQL page: a reader reads all sources."""
+        return self._is_live and scope.sees(None)
 
     def _rendered(self, kind: str, links: Links, content: Mapping[str, Any], styles: str | None = None) -> str:
         """The HTML of a page. `styles`: the style sheets of a page that is one file by itself."""
-        common = {"links": links, "now": datetime.now(UTC), "inline_styles": styles}
+        common = {"links": links, "now": datetime.now(UTC), "inline_styles": styles, "has_sql": False}
         return self._templates.get_template(f"{kind}.html.j2").render(common | dict(content))
 
     def _content(
@@ -143,6 +147,8 @@ class Portal:
             content = self._index(scope)
         elif kind == "glossary" and not rest:
             content = {"entries": entries()}
+        elif kind == "sql" and not rest and self._has_sql(scope):
+            content = {"sql_script": SQL_SCRIPT, "editor": EDITOR}
         elif kind == "marts":
             content = (
                 self._mart(rest, scope, links)
