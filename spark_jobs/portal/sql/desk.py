@@ -7,8 +7,10 @@ is at work at a time.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -16,7 +18,7 @@ from io import BytesIO
 from threading import BoundedSemaphore, Lock, Thread
 from typing import IO, Any
 
-from spark_jobs.config import Settings
+from spark_jobs.config import QUERIES, Settings
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.portal.cross_site import JSON, CrossSite, expect_same_site
 from spark_jobs.portal.sql.as_of import PastStatement, instant, read_past
@@ -29,13 +31,13 @@ from spark_jobs.statements import statements
 
 PREFIX = "sql/"
 """The begin of the paths of the page's requests."""
-QUERIES = "queries"
-"""The folder of saved queries in the home."""
 MOST_AT_WORK = 8
 """The most works at a time: each has a session at the lake server, whose reader may open a hundred."""
 MOST_BYTES = 1 << 20
 """The most bytes of a request."""
 CSV = "text/csv; charset=utf-8"
+
+_LOG = logging.getLogger(__name__)
 
 
 class PageBusy(TidemarkError):
@@ -114,8 +116,10 @@ class SqlDesk:
         def work() -> None:
             try:
                 reply.set_result(_answer(do, request))
-            except BaseException as error:  # whoever waits for the reply raises it
-                reply.set_exception(error)
+            except Exception as error:
+                _LOG.exception("a request of the SQL page failed: %s", action)
+                failure = f"the portal failed ({type(error).__name__}); its log has more"
+                reply.set_result(_reply({"error": failure, "code": "unexpected"}, HTTPStatus.INTERNAL_SERVER_ERROR))
             finally:
                 self._seats.release()
 
@@ -127,7 +131,8 @@ class SqlDesk:
         with self._lock:
             at_work = [*self._at_work.values()]
         for statement in at_work:
-            statement.cancel()
+            with suppress(TidemarkError):  # a server that has gone has no statements
+                statement.cancel()
 
     def _run(self, request: _Request) -> dict[str, Any]:
         past, result = self._at(request, first_rows)
@@ -161,7 +166,7 @@ class SqlDesk:
 
     def _cancel(self, request: _Request) -> None:
         with self._lock:
-            statement = self._at_work.get((request.who, request.text("tab")))
+            statement = self._at_work.get((request.who, request.text("tab", "")))
         if statement is not None:
             statement.cancel()
 

@@ -51,7 +51,9 @@ class SavedQueries:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         author = re.sub(r"\s+", " ", by).strip()
         head = f"-- saved by {author} at {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n"
-        with tempfile.NamedTemporaryFile("w", dir=self._folder, encoding="utf-8", newline="", delete=False) as file:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=self._folder, prefix=".", encoding="utf-8", newline="", delete=False
+        ) as file:
             file.write(f"{head}{statement}\n")
         Path(file.name).replace(path)
 
