@@ -113,9 +113,9 @@ docs: .venv/.ready .docs/.ready ## the documentation as a site of files, site/in
 	NO_MKDOCS_2_WARNING=true .docs/bin/mkdocs build --quiet --strict
 	@echo "the documentation is $(CURDIR)/site/index.html"
 
-vendor: ## the portal's style sheet and charts anew from npm, in the versions of their lock; `git diff` shows what differs (needs npm)
+vendor: ## the portal's style sheet, charts and editor anew from npm, in the versions of their lock; `git diff` shows what differs (needs npm)
 	rm -rf .vendor && mkdir .vendor
-	cp $(VENDOR)/package.json $(VENDOR)/package-lock.json $(VENDOR)/.npmrc .vendor/
+	cp $(VENDOR)/package.json $(VENDOR)/package-lock.json $(VENDOR)/.npmrc $(VENDOR)/codemirror.entry.mjs .vendor/
 	cd .vendor && npm ci --silent
 	cp .vendor/node_modules/@picocss/pico/css/pico.min.css .vendor/node_modules/echarts/dist/echarts.min.js $(VENDOR)/
 	cp .vendor/node_modules/@picocss/pico/LICENSE.md $(VENDOR)/licences/pico.md
@@ -124,7 +124,11 @@ vendor: ## the portal's style sheet and charts anew from npm, in the versions of
 	cp .vendor/node_modules/echarts/licenses/LICENSE-d3 $(VENDOR)/licences/d3.txt
 	cp .vendor/node_modules/zrender/LICENSE $(VENDOR)/licences/zrender.txt
 	cp .vendor/node_modules/tslib/LICENSE.txt $(VENDOR)/licences/tslib.txt
-	cd $(VENDOR) && sha256sum pico.min.css echarts.min.js licences/* > SHA256SUMS
+	cd .vendor/node_modules && for package in @codemirror/* @lezer/* @marijn/* crelt style-mod w3c-keyname; do \
+		cp $$package/LICENSE $(CURDIR)/$(VENDOR)/licences/$$(echo $$package | tr -d @ | tr / -).txt; done
+	cd .vendor && node_modules/.bin/esbuild codemirror.entry.mjs --bundle --minify --format=iife --global-name=CodeMirror \
+		--target=es2022 --legal-comments=none --log-level=warning --outfile=$(CURDIR)/$(VENDOR)/codemirror.min.js
+	cd $(VENDOR) && sha256sum pico.min.css echarts.min.js codemirror.min.js licences/* > SHA256SUMS
 	rm -rf .vendor
 
 sbom: setup .audit/.ready ## what is installed, as sbom.json (CycloneDX): packages with licences, and Delta's jars

@@ -32,6 +32,7 @@ SHIPPED = CHECKOUT if IS_CHECKOUT else _PACKAGE
 SOURCES = "dags/sources" if IS_CHECKOUT else "sources"
 
 ENVIRONMENT_PREFIX = "TIDEMARK_"
+QUERIES = "queries"  # the folder of the portal's saved queries in the home
 PORTAL_PREFIX = "/tidemark"  # the path of the portal on Airflow's API server
 
 

@@ -67,3 +67,9 @@ def conditions_in(text: str) -> frozenset[str]:
     For `[FAILED_JDBC.CONNECTION] …` they are `FAILED_JDBC` and `FAILED_JDBC.CONNECTION`. Spark Connect, JDBC and dbt
     all keep the text of an error, but not all of them keep its class."""
     return frozenset(name for match in _CONDITION.finditer(text) for name in (match[1], match[1] + match[2]))
+
+
+def first_condition(text: str) -> str | None:
+    """The first condition that the text of an error names, with its subclass; None if it names none."""
+    match = _CONDITION.search(text)
+    return None if match is None else match[1] + match[2]

@@ -1,4 +1,4 @@
-"""A team's own folders, which its sources need after a restore: plugins, expectations, dbt models, and environments."""
+"""A team's own folders, which a restore brings back: plugins, expectations, dbt models, environments, saved queries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spark_jobs.backup.sets import DBT, ENVIRONMENTS, EXPECTATIONS, PLUGINS, BackupSet
-from spark_jobs.config import ENVIRONMENT_PREFIX, Settings
+from spark_jobs.config import ENVIRONMENT_PREFIX, QUERIES, Settings
 from spark_jobs.sources.environments import FOLDER
 
 _WITHOUT_DEFAULT = (PLUGINS, DBT)
@@ -26,6 +26,7 @@ def folders(settings: Settings) -> dict[str, Path]:
         EXPECTATIONS: settings.expectations,
         DBT: settings.dbt or settings.home / _OWN / DBT,
         ENVIRONMENTS: settings.home / FOLDER,
+        QUERIES: settings.home / QUERIES,
     }
 
 

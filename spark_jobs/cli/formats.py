@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from spark_jobs.cli.output import is_number, short_text, text_of
 from spark_jobs.cli.rows import Fetched, distinct
-
-_TO_QUOTE = frozenset(',"\r\n')
+from spark_jobs.csv_lines import csv_line
 
 
 def write_csv(result: Fetched) -> None:
-    """Write rows to standard output as CSV (RFC 4180, but lines end with LF).
-
-    Null is an empty field, and an empty text a quoted one. Lists and structures are JSON.
-    """
-    for fields in (distinct(result.columns), *result.values()):
-        sys.stdout.write(",".join(map(_field, fields)) + "\n")
-
-
-def _field(value: Any) -> str:
-    if value is None:
-        return ""
-    text = text_of(value)
-    escaped = text.replace('"', '""')
-    return f'"{escaped}"' if text == "" or not _TO_QUOTE.isdisjoint(text) else text
+    """Write rows to standard output as CSV. Lists and structures are JSON."""
+    sys.stdout.write(csv_line(distinct(result.columns)))
+    for row in result.values():
+        sys.stdout.write(csv_line(None if value is None else text_of(value) for value in row))
 
 
 def write_markdown(result: Fetched) -> None:

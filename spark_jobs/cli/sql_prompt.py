@@ -9,8 +9,8 @@ from pathlib import Path
 
 from spark_jobs.cli.output import complain, note, show, table
 from spark_jobs.cli.sql_names import NamesInSql
-from spark_jobs.cli.statements import ends_statement, one_line
 from spark_jobs.errors import TidemarkError
+from spark_jobs.statements import ends_statement, one_line
 
 PROMPT, CONTINUED = "tidemark> ", "       -> "
 KEPT_STATEMENTS = 2000

@@ -11,10 +11,14 @@ STYLES = ("vendor/pico.min.css", "portal.css")
 SCRIPT = "portal.js"
 """The one script of a page; it fetches `CHARTS` where a page has a chart."""
 CHARTS = "vendor/echarts.min.js"
+EDITOR = "vendor/codemirror.min.js"
+"""The editor of the SQL page, which `SQL_SCRIPT` fetches."""
+SQL_SCRIPT = "sql.js"
+"""The script that the SQL page has beside `SCRIPT`."""
 
 ASSETS: dict[str, Path] = {
-    **{name: TEMPLATES / name for name in ("portal.css", SCRIPT)},
-    **{f"vendor/{name}": VENDOR / name for name in ("pico.min.css", "echarts.min.js")},
+    **{name: TEMPLATES / name for name in ("portal.css", SCRIPT, SQL_SCRIPT)},
+    **{f"vendor/{name}": VENDOR / name for name in ("pico.min.css", "echarts.min.js", "codemirror.min.js")},
     **{f"vendor/licences/{path.name}": path for path in sorted((VENDOR / "licences").iterdir())},
 }
 """The files by their paths among the pages."""

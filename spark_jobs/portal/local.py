@@ -1,4 +1,4 @@
-"""The portal from a small server on the loopback, read-only: without Airflow, for the user who started it.
+"""The portal from a small server on the loopback: without Airflow, for the user who started it.
 
 Other users of the machine can reach the loopback, too. So the pages are shown to a browser that has followed a link,
 which works once and for a short time: it gives the browser a cookie with a secret of this process.
@@ -20,6 +20,8 @@ from spark_jobs.portal.asking import PageMissing
 from spark_jobs.portal.assets import ASSETS, KINDS
 from spark_jobs.portal.docs import DBT_DOCS, DOCS, docs_file
 from spark_jobs.portal.pages import Portal
+from spark_jobs.portal.sql.desk import PREFIX, SqlDesk
+from spark_jobs.portal.sql.on_loopback import send, sql_reply
 
 LINK_S = 120.0
 """The seconds for which a link works that nobody has followed."""
@@ -78,13 +80,17 @@ class QuietHandler(BaseHTTPRequestHandler):
 
     def reply(self, status: HTTPStatus, body: bytes = b"", kind: str = "text/plain", **headers: str) -> None:
         """Send an answer."""
-        self.send_response(status)
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        for name, value in (_HEADERS | {"Content-Type": kind, "Content-Length": str(len(body))} | named).items():
-            self.send_header(name, value)
-        self.end_headers()
+        self.begin_reply(status, kind, **{"Content-Length": str(len(body))} | headers)
         if self.command != "HEAD":
             self.wfile.write(body)
+
+    def begin_reply(self, status: HTTPStatus, kind: str, **headers: str) -> None:
+        """Send the head of an answer; without a `Content-Length` its body ends with the connection."""
+        self.send_response(status)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        for name, value in (_HEADERS | {"Content-Type": kind} | named).items():
+            self.send_header(name, value)
+        self.end_headers()
 
 
 class LocalPortal:
@@ -98,12 +104,16 @@ class LocalPortal:
     def __init__(self, settings: Settings, port: int = 0) -> None:
         self.link = OneTimeLink()
         self._portal, self._settings = Portal(settings, is_live=True), settings
+        self._desk = SqlDesk(settings, lambda mart: mart in self._portal.marts())
         self._secret = token_urlsafe(32)
         outer = self
 
         class Handler(QuietHandler):
             def do_GET(self) -> None:
                 outer._answer(self)
+
+            def do_POST(self) -> None:
+                outer._work(self)
 
         self._server = ThreadingHTTPServer((LOOPBACK, port), Handler)
         self._server.daemon_threads = True
@@ -123,7 +133,8 @@ class LocalPortal:
         self._server.serve_forever(poll_interval=0.1)
 
     def close(self) -> None:
-        """End the server and free its port."""
+        """End the server and its statements, and free its port."""
+        self._desk.close()
         self._server.shutdown()
         self._server.server_close()
 
@@ -149,6 +160,21 @@ class LocalPortal:
             request.reply(HTTPStatus.FORBIDDEN, b"`tidemark open` prints a link that opens these pages")
         else:
             self._show(request, unquote(url.path).lstrip("/") or "index.html", parse_qs(url.query))
+
+    def _work(self, request: QuietHandler) -> None:
+        """Answer a request that does something: one of the SQL page."""
+        name = urlsplit(request.path).path.lstrip("/")
+        if not request.is_for_us():
+            request.reply(HTTPStatus.MISDIRECTED_REQUEST, b"ask for this server by its address")
+        elif not self._is_let_in(request):
+            request.reply(HTTPStatus.FORBIDDEN, b"`tidemark open` prints a link that opens these pages")
+        elif not name.startswith(PREFIX):
+            request.reply(HTTPStatus.NOT_IMPLEMENTED, b"this page is read alone")
+        else:
+            reply = sql_reply(self._desk, name.removeprefix(PREFIX), request)
+            if reply is not None:
+                request.begin_reply(reply.status, reply.kind)
+                send(request, reply)
 
     def _is_let_in(self, request: QuietHandler) -> bool:
         """True if the request has the cookie of this process."""

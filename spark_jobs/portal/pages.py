@@ -22,7 +22,7 @@ from spark_jobs.portal import overview
 from spark_jobs.portal.actions.airflow import AirflowFacts
 from spark_jobs.portal.actions.forms import BY_NAME
 from spark_jobs.portal.asking import VisibleSources, missing, paged, pages_of
-from spark_jobs.portal.assets import CHARTS, SCRIPT, STYLES, TEMPLATES, inline_styles
+from spark_jobs.portal.assets import CHARTS, EDITOR, SCRIPT, SQL_SCRIPT, STYLES, TEMPLATES, inline_styles
 from spark_jobs.portal.cards import NEEDS, by_need, mart_card, source_card
 from spark_jobs.portal.charts import planned_chart
 from spark_jobs.portal.docs import docs_of_run
@@ -125,12 +125,17 @@ class Portal:
                 # a file that was listed is gone: the table was rewritten and cleaned, or made anew
                 self.lake.forget()
                 kind, content = self._content(name, asked or {}, scope, links)
-            return self._rendered(kind, links, {**content, "airflow": airflow, "may_act": scope.acts_on})
+            shows = {"airflow": airflow, "may_act": scope.acts_on, "has_sql": self._has_sql(scope)}
+            return self._rendered(kind, links, content | shows)
+
+    def _has_sql(self, scope: VisibleSources) -> bool:
+        """True if the user may use the SQL page: a reader reads all sources."""
+        return self._is_live and scope.sees(None)
 
     def _rendered(self, kind: str, links: Links, content: Mapping[str, Any], styles: str | None = None) -> str:
         """The HTML of a page. `styles`: the style sheets of a page that is one file by itself."""
-        common = {"links": links, "now": datetime.now(UTC), "inline_styles": styles, "airflow": None}
-        common["may_act"] = VisibleSources().acts_on
+        common = {"links": links, "now": datetime.now(UTC), "inline_styles": styles}
+        common |= {"airflow": None, "may_act": VisibleSources().acts_on, "has_sql": False}
         return self._templates.get_template(f"{kind}.html.j2").render(common | dict(content))
 
     def _content(
@@ -151,6 +156,8 @@ class Portal:
             content = self._index(scope)
         elif kind == "glossary" and not rest:
             content = {"entries": entries()}
+        elif kind == "sql" and not rest and self._has_sql(scope):
+            content = {"sql_script": SQL_SCRIPT, "editor": EDITOR}
         elif kind == "marts":
             content = (
                 self._mart(rest, scope, links)

@@ -19,14 +19,17 @@ from starlette.routing import Route
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.portal.actions.airflow import AirflowFacts, UserInAirflow, airflow_facts
-from spark_jobs.portal.actions.doing import act, answer_question, expect_same_site
+from spark_jobs.portal.actions.doing import act, answer_question
 from spark_jobs.portal.actions.forms import BY_NAME
 from spark_jobs.portal.asking import PageMissing, VisibleSources, missing
 from spark_jobs.portal.assets import ASSETS, KINDS
+from spark_jobs.portal.cross_site import FORM, expect_same_site
 from spark_jobs.portal.docs import DBT_DOCS, DOCS, docs_file
 from spark_jobs.portal.links import Links
 from spark_jobs.portal.names import decoded
 from spark_jobs.portal.pages import Portal
+from spark_jobs.portal.sql.behind_airflow import sql_route
+from spark_jobs.portal.sql.desk import SqlDesk
 
 _PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _HEADERS = _PRIVATE | {"Content-Security-Policy": "frame-ancestors 'self'"}
@@ -49,7 +52,7 @@ def portal_app(settings: Settings, airflow: Any) -> Starlette:
     """The application of an installation. Airflow identifies the user of each request.
 
     A source is shown to users who may read its DAG. A mart is shown to users who may read the DAGs of all sources that
-    it is made of. The Data Docs are shown to users who may read all DAGs. Users who may start runs of a source's DAG
+    it is made of. The Data Docs and the SQL page are shown to users who may read all DAGs. Users who may start runs of a source's DAG
     may act on the source.
 
     Args:
@@ -57,7 +60,7 @@ def portal_app(settings: Settings, airflow: Any) -> Starlette:
         airflow: Airflow's own application, which answers requests of the REST API.
     """
     served = ServedPortal(settings, airflow)
-    return Starlette(routes=[Route("/{name:path}", served.answer, methods=["GET", "POST"])])
+    return Starlette(routes=[served.sql_route(), Route("/{name:path}", served.answer, methods=["GET", "POST"])])
 
 
 class ServedPortal:
@@ -68,6 +71,12 @@ class ServedPortal:
         self._airflow = airflow
         self._portal = Portal(settings, is_live=True)
 
+    def sql_route(self) -> Route:
+        """The route of the SQL page's requests."""
+        desk = SqlDesk(self._settings, lambda mart: mart in self._portal.marts())
+        route: Route = sql_route(desk, identify, partial(may_read, source=None), _PRIVATE)
+        return route
+
     async def answer(self, request: Request) -> Response:
         """The answer to one request."""
         name = request.path_params["name"] or "index.html"
@@ -75,7 +84,7 @@ class ServedPortal:
             file = ASSETS[name]
             return FileResponse(file, media_type=KINDS[file.suffix], headers={"Cache-Control": "max-age=600"})
         try:
-            user = await get_user(request, None, await bearer_scheme(request))
+            user = await identify(request)
         except HTTPException:
             if request.method == "POST":
                 return PlainTextResponse("log in first", 401)
@@ -94,7 +103,7 @@ class ServedPortal:
         """Do what a form asks for, and lead on to the page that shows the outcome."""
         kind, source_name, rest = _parts(name)
         try:
-            expect_same_site(*map(request.headers.get, ("sec-fetch-site", "origin", "host")))
+            expect_same_site({name.lower(): value for name, value in request.headers.items()}, FORM)
             source = (await run_in_threadpool(self._portal.sources)).get(source_name)
             if source is None or not may_read(user, source_name) or not may_act(user, source_name):
                 raise missing(name)
@@ -126,6 +135,11 @@ class ServedPortal:
 
     def _as_user(self, user: Any) -> UserInAirflow:
         return UserInAirflow(self._airflow, get_auth_manager().generate_jwt(user))
+
+
+async def identify(request: Request) -> Any:
+    """Airflow's user of a request. HTTPException: the request has no login."""
+    return await get_user(request, None, await bearer_scheme(request))
 
 
 async def _text(request: Request) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spark_jobs.config import Settings
 from spark_jobs.gates import data_docs_index
-from spark_jobs.portal.assets import ASSETS
+from spark_jobs.portal.assets import ASSETS, EDITOR, SQL_SCRIPT
 from spark_jobs.portal.docs import DBT_DOCS, DOCS, docs_file
 from spark_jobs.portal.links import Links
 from spark_jobs.portal.names import encoded
@@ -37,6 +37,8 @@ def write_site(settings: Settings, folder: Path) -> int:
     for name in rows:
         _write(folder, name, portal.page(name))
     for path, file in ASSETS.items():
+        if path in (EDITOR, SQL_SCRIPT):
+            continue  # files answer no statement
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, folder / path)
     docs = data_docs_index(settings).parent

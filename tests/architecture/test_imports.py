@@ -28,6 +28,9 @@ LAYERS: dict[str, set[str]] = {
     "aggregates": set(),
     "session_settings": set(),
     "arrow_batches": set(),
+    "csv_lines": set(),
+    "statements": set(),
+    "sql_refusals": set(),
     "exchange": set(),
     "memory": set(),
     "code_version": set(),
@@ -183,7 +186,7 @@ LAYERS: dict[str, set[str]] = {
     "backup": {"config", "failures", "s3", "sources", "storage"},
     "portal": {
         *("config", "definitions", "expectations", "gates", "engine", "reads", "restatement", "sources", "storage"),
-        "trace",
+        *("trace", "csv_lines", "server.errors", "server.logins", "server.thrift_client", "sql_refusals", "statements"),
     },
     "scheduling": {"config", "portal", "sources", "storage"},
     "server": {
@@ -203,7 +206,7 @@ LAYERS: dict[str, set[str]] = {
         "sources",
     },
     "cli": {
-        "failures",
+        *("csv_lines", "failures", "sql_refusals", "statements"),
         *(
             "backup",
             "code_version",
@@ -297,7 +300,20 @@ LIBRARIES: dict[str, set[str]] = {
     "lifecycle": SPARK,
     "erasure": SPARK,
     "trials": ARROW,
-    "portal": {*ARROW, "airflow", "deltalake", "fastapi", "jinja2", "markdown_it", "markupsafe", "starlette"},
+    "portal": {
+        *ARROW,
+        "airflow",
+        "deltalake",
+        "fastapi",
+        "jinja2",
+        "markdown_it",
+        "markupsafe",
+        "pyhive",
+        "sqlglot",
+        "starlette",
+        "TCLIService",
+        "thrift",
+    },
     "server": {
         *("cryptography", "httpx", "psutil", "pyarrow", "pyhive", "pyspark", "structlog", "thrift"),
         *("thrift_sasl", "yaml"),

@@ -260,15 +260,16 @@ def test_a_backup_holds_the_sets_of_one_lake(settings: Settings, tmp_path: Path)
 
 
 def with_own_folders(settings: Settings, tmp_path: Path) -> tuple[Settings, dict[str, Path]]:
-    """The settings with plugins, expectations, dbt models and an environment; the folders by their parts of a set."""
+    """The settings with plugins, expectations, dbt models, an environment and a saved query; the folders by their parts of a set."""
     folders = {part: tmp_path / "öwn of us" / part for part in ("plugins", "expectations", "dbt")}
     own = settings.model_copy(update=folders)
-    folders["environments"] = settings.home / "environments"
+    folders |= {part: settings.home / part for part in ("environments", "queries")}
     files = {
         "plugins": ["divisors.py", "dags/after.py", "dags/__pycache__/after.cpython.pyc", ".git/HEAD"],
         "expectations": ["README.md", "even.py", "suite.json"],
         "dbt": ["models/ours.sql", "models/deep/ours.yml"],
         "environments": ["trial/meters.yml", "trial/built/meters.json"],
+        "queries": ["by hour.sql"],
     }
     for part, paths in files.items():
         for path in paths:
@@ -289,7 +290,7 @@ def test_what_sources_need_beside_their_files_comes_back(settings: Settings, tmp
     there = empty_home(tmp_path).model_copy(update=folders)
     done = restore(there, str(place))
     assert done.to_set == {}
-    folders["environments"] = there.home / "environments"
+    folders |= {part: there.home / part for part in ("environments", "queries")}
     back = {
         f"{part}/{file.relative_to(folder).as_posix()}": file.read_text()
         for part, folder in folders.items()
@@ -305,6 +306,7 @@ def test_what_sources_need_beside_their_files_comes_back(settings: Settings, tmp
         "dbt/models/deep/ours.yml": "dbt: models/deep/ours.yml",
         "environments/trial/meters.yml": "environments: trial/meters.yml",
         "environments/trial/built/meters.json": "environments: trial/built/meters.json",
+        "queries/by hour.sql": "queries: by hour.sql",
     }
     assert (there.sources / "others.yaml").read_text() == "another ending"
     assert shown_marts(there.home, "meters") == shown

@@ -26,7 +26,6 @@ from spark_jobs.cli.commands import erase as erase_command
 from spark_jobs.cli.commands.run import for_people
 from spark_jobs.cli.output import short_text, show
 from spark_jobs.cli.rows import Fetched, distinct, emit_rows, most_rows, view_of
-from spark_jobs.cli.statements import statements
 from spark_jobs.cli.topics import FIRST_LINE, OTHERS, TOPICS, _first_line, by_topic
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.erasure import erase as erase_module
@@ -35,6 +34,7 @@ from spark_jobs.jobs.pipeline import RunReport
 from spark_jobs.reads.chain_metrics import chain_metrics
 from spark_jobs.server.connect_client import connect_socket
 from spark_jobs.sources import parse_source
+from spark_jobs.statements import statements
 
 METERS = """
 source: meters

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.cli.commands.sql import SqlRefused, _run
+from spark_jobs.cli.commands.sql import _run
+from spark_jobs.sql_refusals import SqlRefused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

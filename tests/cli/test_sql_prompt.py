@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.cli.sql_names import NamesInSql
-from spark_jobs.cli.statements import ends_statement, one_line
+from spark_jobs.statements import ends_statement, one_line
 from tests.connect_program import environment
 from tests.terminal import Terminal
 
@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.cli.commands import sql
 from spark_jobs.cli.sql_names import NamesInSql
 from spark_jobs.cli.sql_prompt import Prompt
-from spark_jobs.cli.statements import statements
+from spark_jobs.statements import statements
 
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 assert type(spark).__module__.startswith("pyspark.sql.connect")

@@ -163,12 +163,12 @@ def take(site: Path, out: Path) -> None:
                     continue
                 visit.open((site / page).as_uri())
                 visit.tab.wait_for_timeout(400)
-                _save(visit.tab.screenshot(), out / f"{name}-{width}-{scheme}.png")
+                save(visit.tab.screenshot(), out / f"{name}-{width}-{scheme}.png")
                 assert visit.wrong == [], visit.wrong
             visit.close()
 
 
-def _save(screenshot: bytes, path: Path) -> None:
+def save(screenshot: bytes, path: Path) -> None:
     """Write a picture with few colours, at most 960 pixels wide: all of them are a part of the repository."""
     with Image.open(BytesIO(screenshot)) as whole:
         small = whole.convert("RGB")

@@ -10,7 +10,6 @@ from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.model import ACTIONS
 from spark_jobs.portal.actions.airflow import AirflowFacts, AirflowRun, Question, _markdown
-from spark_jobs.portal.actions.doing import CrossSite, expect_same_site
 from spark_jobs.portal.actions.forms import ALL, BY_NAME, airflow_request
 from spark_jobs.portal.asking import PageMissing, VisibleSources
 from spark_jobs.portal.pages import Portal
@@ -86,31 +85,6 @@ def test_a_text_that_names_no_drop_is_refused_before_airflow_is_asked(meters: So
             body("run", meters, **{"from": text, "because": "?"})
     with pytest.raises(ParameterError, match="first drop"):
         body("retract", meters, because="?")
-
-
-@pytest.mark.parametrize(
-    ("fetched_from", "origin", "is_taken"),
-    [
-        ("same-origin", "http://lake:8080", True),
-        ("same-origin", None, True),
-        (None, None, True),
-        (None, "http://lake:8080", True),
-        (None, "https://lake:8080", True),
-        (None, "http://lake:9", False),
-        (None, "http://evil.example", False),
-        (None, "null", False),
-        ("same-site", "http://lake:9", False),
-        ("cross-site", "http://lake:8080", False),
-        ("cross-site", None, False),
-        ("none", None, False),
-    ],
-)
-def test_forms_of_other_sites_are_refused(fetched_from: str | None, origin: str | None, is_taken: bool) -> None:
-    if is_taken:
-        expect_same_site(fetched_from, origin, "lake:8080")
-    else:
-        with pytest.raises(CrossSite, match="nothing was done"):
-            expect_same_site(fetched_from, origin, "lake:8080")
 
 
 @pytest.mark.parametrize("action", [action.name for action in ALL])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,7 +44,7 @@ def airflow(home: Settings) -> Iterator[Any]:
 
 @pytest.fixture
 def ask(airflow: Any, home: Settings) -> Iterator[Any]:
-    """Ask for a page as a role of Airflow's, None: without a login."""
+    """Ask for a page as a role of Airflow's, None: without a login. With a body it is a request that does something."""
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
     from starlette.applications import Starlette
     from starlette.testclient import TestClient
@@ -54,7 +55,9 @@ def ask(airflow: Any, home: Settings) -> Iterator[Any]:
     outer.mount(PORTAL_PREFIX, portal_app(home, outer))
     with TestClient(outer, follow_redirects=False) as client:
 
-        def answer(page: str, role: str | None, by: str = "header", form: Any = None, **more: str) -> Any:
+        def answer(
+            page: str, role: str | None, by: str = "header", body: Any = None, form: Any = None, **others: str
+        ) -> Any:
             headers = {}
             if role is not None:
                 token = airflow.generate_jwt(SimpleAuthManagerUser(username="somebody", role=role or None))
@@ -63,9 +66,12 @@ def ask(airflow: Any, home: Settings) -> Iterator[Any]:
                     "cookie": ("Cookie", f"{LOGIN_COOKIE}={token}"),
                 }
                 headers = dict([login[by]])
+            address, headers = f"{PORTAL_PREFIX}/{page}", headers | others
             if form is not None:
-                return client.post(f"{PORTAL_PREFIX}/{page}", headers=headers | more, data=form)
-            return client.get(f"{PORTAL_PREFIX}/{page}", headers=headers)
+                return client.post(address, headers=headers, data=form)
+            if body is None:
+                return client.get(address, headers=headers)
+            return client.post(address, headers=headers, content=body if isinstance(body, str) else json.dumps(body))
 
         yield answer
 
@@ -97,19 +103,19 @@ FORM = {"from": "2024-01-01", "because": "?"}
 
 
 def test_a_form_is_taken_of_who_may_start_runs_from_a_page_of_this_server(ask: Any) -> None:
-    page = "act/meters/run.html"
+    page, own = "act/meters/run.html", {"Sec-Fetch-Site": "same-origin"}
     assert ask(page, None, form=FORM).status_code == 401
-    assert ask(page, "viewer", form=FORM).status_code == 404
-    assert ask(page, "user", form=FORM | {"because": ""}).status_code == 400
-    assert "the field `why`" in ask(page, "admin", form=FORM | {"because": " "}).text
-    for elsewhere in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://evil.example"}):
-        answer = ask(page, "admin", "cookie", FORM, **elsewhere)
+    assert ask(page, "viewer", form=FORM, **own).status_code == 404
+    assert ask(page, "user", form=FORM | {"because": ""}, **own).status_code == 400
+    assert "the field `why`" in ask(page, "admin", form=FORM | {"because": " "}, **own).text
+    for elsewhere in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://evil.example"}, {}):
+        answer = ask(page, "admin", "cookie", form=FORM, **elsewhere)
         assert answer.status_code == 400 and "cross_site" in answer.text
-    answer = ask(page, "admin", form=FORM | {"because": "?" * 100_000})
+    answer = ask(page, "admin", form=FORM | {"because": "?" * 100_000}, **own)
     assert answer.status_code == 400 and "form_too_large" in answer.text
     for nothing in ("act/meters/drop.html", "act/ships/run.html", "index.html", "answer/ships.html"):
-        assert ask(nothing, "admin", form=FORM).status_code == 404
-    assert ask("answer/meters.html", "admin", form={"run": "r"}).status_code == 400
+        assert ask(nothing, "admin", form=FORM, **own).status_code == 404
+    assert ask("answer/meters.html", "admin", form={"run": "r"}, **own).status_code == 400
 
 
 def test_buttons_are_shown_to_who_may_start_runs(ask: Any) -> None:
@@ -149,6 +155,46 @@ def test_a_run_that_left_nothing_has_a_page(ask: Any) -> None:
 def test_what_is_not_there_is_not_found(ask: Any, page: str) -> None:
     answer = ask(page, "admin")
     assert answer.status_code == 404 and "a secret" not in answer.text
+
+
+PAGE = {"Content-Type": "application/json", "Sec-Fetch-Site": "same-origin"}
+
+
+def test_the_sql_page_is_for_those_who_may_read_all(ask: Any) -> None:
+    assert ask("sql.html", None).status_code == 307
+    for page in ("index.html", "sql.html"):
+        assert "sql.html" in ask(page, "viewer").text
+    assert "sql.html" not in ask("index.html", "").text
+    assert ask("sql.html", "").status_code == 404
+    for action in ("run", "saved", "cancel", "no-such-action"):
+        assert ask(f"sql/{action}", None, body={}, **PAGE).status_code == 401
+        assert ask(f"sql/{action}", "", body={}, **PAGE).status_code == 404
+    assert ask("sql/saved", "viewer", body={}, **PAGE).json() == []
+    assert ask("sql/no-such-action", "viewer", body={}, **PAGE).status_code == 404
+    assert ask("sql/saved", "viewer").status_code == 404, "a request that does nothing"
+
+
+def test_a_cookie_alone_runs_no_statement(ask: Any, home: Settings) -> None:
+    query = {"name": "a", "statement": "SELECT 1", "tab": "1"}
+    for headers in ({}, PAGE | {"Sec-Fetch-Site": "cross-site"}, PAGE | {"Content-Type": "text/plain"}):
+        for action in ("run", "save"):
+            refused = ask(f"sql/{action}", "admin", by="cookie", body=query, **headers)
+            assert (refused.status_code, refused.json()["code"]) == (403, "cross_site")
+    assert not (home.home / "queries").exists()
+
+
+def test_a_viewer_saves_a_query_under_their_own_name(ask: Any, home: Settings) -> None:
+    assert ask("sql/save", "viewer", body={"name": "../a", "statement": "SELECT 1"}, **PAGE).status_code == 400
+    assert ask("sql/save", "viewer", body={"name": "a", "statement": "SELECT 1"}, **PAGE).status_code == 200
+    assert (home.home / "queries" / "a.sql").read_text().startswith("-- saved by somebody at ")
+    assert ask("sql/delete", "viewer", body={"name": "a"}, **PAGE).status_code == 200
+    assert ask("sql/saved", "viewer", body={}, **PAGE).json() == []
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{", '{"statement": 1, "tab": "1"}', '{"statement": "SELECT 1"}'])
+def test_a_request_of_another_form_is_refused(ask: Any, body: str) -> None:
+    refused = ask("sql/run", "viewer", body=body, **PAGE)
+    assert (refused.status_code, refused.json()["code"]) == (400, "parameter")
 
 
 def test_a_question_that_fits_no_table_is_answered_by_its_refusal(ask: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,9 +13,10 @@ import typer
 from spark_jobs.cli.formats import write_csv, write_markdown
 from spark_jobs.cli.output import JsonOption, complain, note, show
 from spark_jobs.cli.rows import Fetched, LimitOption, end_truncated, fetch, most_rows, view_of, write_document
-from spark_jobs.cli.statements import statements
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.sql_refusals import SqlRefused, sql_refusal
+from spark_jobs.statements import statements
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,20 +24,11 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 1000
 """More rows than a person reads."""
 
-_MISSING_MART = re.compile(r"`marts`\.`([^`]+)`")
-"""A mart's name, as Spark writes it in an error."""
-
 Printer = Callable[[list[Fetched]], None]
 """A function that prints the results of statements."""
 
 HISTORY = "sql_history"
 """The name of the file in the home that keeps the statements which were typed."""
-
-
-class SqlRefused(TidemarkError):
-    """Spark refused or failed a statement. Facts: `condition` (Spark's name of the error), `sqlstate`."""
-
-    code = "sql_refused"
 
 
 def register(app: typer.Typer) -> None:
@@ -108,36 +99,10 @@ def _run(spark: SparkSession, statement: str, limit: int) -> Fetched:
             raise (recognize(error, settings) or _refusal(error, spark)) from error
 
 
-def _refusal(error: Any, spark: SparkSession) -> TidemarkError:
-    # what follows the sentence is for Spark's developers
-    sentence = re.split(r"\n+JVM stacktrace|;?\n'[A-Z]", str(error).strip())[0]
-    consequence, next_step = "", "correct the statement; `tidemark sql 'SHOW TABLES IN silver'` lists what there is"
-    mart = _MISSING_MART.search(sentence)
-    if mart is not None and error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
-        consequence, next_step = _about_mart(mart[1], spark)
-    return SqlRefused(
-        expected="a statement that Spark accepts",
-        found=re.sub(r"^\[?\w*Exception\]?:?\s*", "", sentence),
-        consequence=consequence,
-        next_step=next_step,
-        condition=error.getCondition(),
-        sqlstate=error.getSqlState(),
-    )
-
-
-def _about_mart(mart: str, spark: SparkSession) -> tuple[str, str]:
-    """The consequence and next step for a mart that is not there: no version of it has passed its tests so far."""
+def _refusal(error: Any, spark: SparkSession) -> SqlRefused:
     from spark_jobs.storage.names.shown_marts import STAGING
 
-    if spark.catalog.tableExists(f"{STAGING}.{mart}"):
-        return (
-            f"marts.{mart} is built, and no version of it has passed its tests so far",
-            "`tidemark quality SOURCE` names the failed tests; correct the model or the data, and run a drop again",
-        )
-    return (
-        f"marts.{mart} was never built: there is no such model, or its build failed",
-        "`tidemark sql 'SHOW VIEWS IN marts'` lists the marts; the next run of a source builds its new models",
-    )
+    return sql_refusal(str(error), error.getSqlState(), lambda mart: spark.catalog.tableExists(f"{STAGING}.{mart}"))
 
 
 def _write_tables(results: list[Fetched]) -> None:

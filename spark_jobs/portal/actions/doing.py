@@ -2,44 +2,15 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.errors import ParameterError
 from spark_jobs.portal.actions.airflow import UserInAirflow
 from spark_jobs.portal.actions.forms import Action, Values, airflow_request
 from spark_jobs.sources import Source
 
 UNPAUSE = "unpause"
 """The field of a form that unpauses the source's DAG."""
-
-
-class CrossSite(TidemarkError):
-    """A page of another site sent the form. Fact: `origin`."""
-
-    code = "cross_site"
-
-
-def expect_same_site(fetched_from: str | None, origin: str | None, host: str | None) -> None:
-    """Check that a form, or another request that changes something, was sent by a page of this server.
-
-    A browser sends Airflow's cookie with each request, whichever page makes it. It also says where the page is from,
-    and no page can change that: `fetched_from` is the header Sec-Fetch-Site, `origin` is Origin. A program that sends
-    neither has no cookie by accident.
-
-    Raises:
-        CrossSite: the page is of another site, or of another origin on this one.
-    """
-    if fetched_from == "same-origin" or (fetched_from is None and origin is None):
-        return
-    if fetched_from is None and origin is not None and urlsplit(origin).netloc == host:
-        return
-    raise CrossSite(
-        expected="a form of this server's own pages",
-        found=f"one from {origin or 'elsewhere'} ({fetched_from or 'no Sec-Fetch-Site'})",
-        consequence="nothing was done",
-        next_step="open the portal, and use the form there",
-        origin=origin,
-    )
 
 
 async def act(user: UserInAirflow, source: Source, action: Action, values: Values) -> tuple[str, ...]:

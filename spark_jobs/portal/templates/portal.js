@@ -174,12 +174,12 @@
       const lines = data.series.map((each, place) => ({
         title: each.title,
         unit: each.unit,
-        series: [{ type: "bar", name: each.title, data: each.values, barMaxWidth: 28, itemStyle: { color: colours[place % colours.length] } }],
+        series: [{ type: data.type ?? "bar", name: each.title, data: each.values, barMaxWidth: 28, itemStyle: { color: colours[place % colours.length] } }],
       }));
       const read = (at) =>
         [data.labels[at], ...data.series.map((each) => {
           const value = each.values[at];
-          return `${each.title}: ${value === null ? "–" : `${count(value)} ${noun(value, each.unit)}`}`;
+          return `${each.title}: ${value === null ? "–" : `${count(value)} ${noun(value, each.unit)}`.trimEnd()}`;
         })];
       const option = panels(look, { type: "category", data: data.labels }, lines, width);
       option.tooltip = { ...option.tooltip, trigger: "axis", formatter: (items) => read(items[0].dataIndex).join("\n") };
@@ -399,10 +399,26 @@
   const form = document.getElementById("filter");
   if (form) filterCards(form);
   const figures = [...document.querySelectorAll("figure.chart")].filter((each) => each.querySelector("script"));
-  if (figures.length) {
-    const library = document.createElement("script");
-    library.src = script.dataset.charts;
-    library.addEventListener("load", () => charts(figures));
-    document.head.append(library);
+  let library;
+
+  /** Fetch the library once, with the first chart. */
+  function withLibrary(then) {
+    library ??= new Promise((resolve) => {
+      const fetched = document.createElement("script");
+      fetched.src = script.dataset.charts;
+      fetched.addEventListener("load", resolve);
+      document.head.append(fetched);
+    });
+    library.then(then);
   }
+  if (figures.length) withLibrary(() => charts(figures));
+  // a page's own script has made a figure
+  document.addEventListener("tidemark-chart", ({ target }) => withLibrary(() => {
+    for (const [figure, { chart }] of drawn) {
+      if (figure.isConnected) continue;
+      chart.dispose();
+      drawn.delete(figure);
+    }
+    charts([target]);
+  }));
 })();

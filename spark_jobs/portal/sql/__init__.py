@@ -1,0 +1,1 @@
+"""The SQL page: statements through the Thrift port as a reader, completion, the past, saved queries."""

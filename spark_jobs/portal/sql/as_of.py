@@ -1,0 +1,138 @@
+"""Statements read as known at a time: published tables are replaced by the functions that read their past.
+
+Only the names of the tables are replaced, and the database in front of their columns is left out. The rest of the
+statement stays as it was typed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from spark_jobs.errors import ParameterError
+
+SUFFIX = "_as_of"
+"""The end of the name of a function that reads the past of a table; the begin is the table's name."""
+
+
+@dataclass(frozen=True)
+class PastStatement:
+    """A statement that reads the past.
+
+    `text`: the statement to run. `past`: the tables that are read as known at the time. `present`: those without such a
+    function, which are read as they are now.
+    """
+
+    text: str
+    past: list[str]
+    present: list[str]
+
+
+def instant(text: str) -> datetime:
+    """The time that a control of the page gives, such as `2024-01-02T03:04`; without a zone it is in UTC.
+
+    Raises:
+        ParameterError: it is no time.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ParameterError(
+            expected="a time such as 2024-01-02T03:04",
+            found=text[:100],
+            consequence="nothing was run",
+            next_step="correct the time, or empty the control to read what is published now",
+        ) from None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def read_past(statement: str, at: datetime, functions: Collection[str]) -> PastStatement:
+    """The statement as known at `at`.
+
+    Args:
+        statement: a query.
+        at: the time.
+        functions: the functions that take a time alone, as `database.table_as_of`, in lower case.
+
+    Raises:
+        ParameterError: the statement is no query, or its tables can't be told.
+    """
+    from sqlglot import exp
+    from sqlglot.dialects.spark import Spark
+    from sqlglot.errors import SqlglotError
+
+    # its warnings repeat the statement, which is no log's business
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)
+    try:
+        parsed = Spark().parse(statement)
+    except SqlglotError as error:
+        raise _no_query("a statement whose tables cannot be told: " + str(error).partition("\n")[0]) from None
+    tree = parsed[0] if len(parsed) == 1 else None
+    if not isinstance(tree, exp.Query):
+        raise _no_query("another statement" if len(parsed) == 1 else f"{len(parsed)} statements")
+    names_of_subqueries = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    past: dict[str, str] = {}
+    present: dict[str, str] = {}
+    edits: list[tuple[int, int, str]] = []
+    for table in tree.find_all(exp.Table):
+        if not isinstance(table.this, exp.Identifier):
+            continue  # a function
+        name = _qualified(table)
+        if f"{name.lower()}{SUFFIX}" in functions:
+            past.setdefault(name.lower(), name)
+            first, last = _ends(table)
+            call = f"{_quoted(table.args['db'].name)}.{_quoted(table.name + SUFFIX)}(TIMESTAMP '{_literal(at)}')"
+            edits.append((first, last, call if table.alias else f"{call} AS {_quoted(table.name)}"))
+        elif name.lower() not in names_of_subqueries:
+            present.setdefault(name.lower(), name)
+    for column in [*tree.find_all(exp.Column), *tree.find_all(exp.Star)]:
+        edits += _without_database(column, past)
+    text = statement
+    for first, last, replacement in sorted(edits, reverse=True):
+        text = text[:first] + replacement + text[last + 1 :]
+    return PastStatement(text, [*past.values()], [*present.values()])
+
+
+def _without_database(column: Any, past: Collection[str]) -> list[tuple[int, int, str]]:
+    """The edit that leaves out the database in front of a column of a replaced table, whose alias has none."""
+    database, table = column.args.get("db"), column.args.get("table")
+    if database is None or table is None or f"{database.name}.{table.name}".lower() not in past:
+        return []
+    first = column.args.get("catalog") or database
+    return [(first.meta["start"], table.meta["start"] - 1, "")]
+
+
+def _qualified(table: Any) -> str:
+    """The name of a table as `database.table`; without a database the name alone."""
+    catalog, database = table.catalog.lower(), table.db
+    if catalog not in ("", "spark_catalog"):
+        database = f"{catalog}.{database}"
+    return f"{database}.{table.name}" if database else table.name
+
+
+def _ends(table: Any) -> tuple[int, int]:
+    """The places of the first and the last character of a table's name in the statement."""
+    parts = [table.args[part] for part in ("catalog", "db", "this") if table.args.get(part)]
+    return parts[0].meta["start"], parts[-1].meta["end"]
+
+
+def _quoted(identifier: str) -> str:
+    from spark_jobs.storage.descriptions.sql import name
+
+    return name(identifier)
+
+
+def _literal(at: datetime) -> str:
+    return at.isoformat(sep=" ").replace("+00:00", "Z")
+
+
+def _no_query(finding: str) -> ParameterError:
+    return ParameterError(
+        expected="one query (SELECT, WITH …) to be read as known at a time",
+        found=finding,
+        consequence="nothing was run",
+        next_step=f"empty the control, and call the functions such as silver.<table>{SUFFIX}(TIMESTAMP '…') yourself",
+    )
