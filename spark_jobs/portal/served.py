@@ -52,8 +52,8 @@ def portal_app(settings: Settings, airflow: Any) -> Starlette:
     """The application of an installation. Airflow identifies the user of each request.
 
     A source is shown to users who may read its DAG. A mart is shown to users who may read the DAGs of all sources that
-    it is made of. The Data Docs and the SQL page are shown to users who may read all DAGs. Users who may start runs of a source's DAG
-    may act on the source.
+    it is made of. The Data Docs and the SQL page are shown to users who may read all DAGs. Users who may start runs of
+    a source's DAG may act on the source.
 
     Args:
         settings: those of the installation.
