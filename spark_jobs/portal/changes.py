@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.engine.restatement import CLOSING, LIVE
 from spark_jobs.portal.held_lake import HeldLake
+from spark_jobs.portal.values import is_number
 from spark_jobs.reads.publications import PublicationEntry
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination import publication
@@ -45,7 +46,7 @@ class Change:
     def numbers(self) -> list[str]:
         """The columns of the sample that have numbers."""
         first = self.sample[0] if self.sample else {}
-        return [name for name, value in first.items() if isinstance(value, int | float)]
+        return [name for name, value in first.items() if is_number(value)]
 
     @property
     def pairs(self) -> list[Row]:

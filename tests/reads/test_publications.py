@@ -1,4 +1,4 @@
-"""The publications that follow from moves of frontiers, worked out for columns at once and, as their twin, row by row."""
+"""The publications that follow from moves of frontiers: worked out for columns at once and, as a twin, row by row."""
 
 from __future__ import annotations
 
