@@ -84,7 +84,7 @@ def source_card(facts: SourceFacts) -> Card:
     if need != "stopped" and (fresh.is_late or fresh.behind > BEHIND):
         need = "late"
     numbers = [*facts.drops][-LAST_DROPS:]
-    verdicts = [verdict for _, verdict, _, _ in facts.cells[-LAST_DROPS:]]
+    verdicts = [verdict for _, verdict, _, _ in facts.last_cells(LAST_DROPS)]
     return Card(
         facts,
         need,
@@ -111,14 +111,14 @@ _WORDS = {
 
 def _rows(facts: SourceFacts, numbers: Sequence[int]) -> Chart:
     """Rows and late rows of the last drops."""
-    drops = [facts.drops[number] for number in numbers]
+    drops, labels = [facts.drops[number] for number in numbers], [*map(facts.source.drops.label, numbers)]
     data: dict[str, Any] = {
-        "labels": [drop.label for drop in drops],
+        "labels": labels,
         "rows": [drop.rows for drop in drops],
         "late": [drop.late for drop in drops],
     }
     rows, late = sum(data["rows"]), sum(data["late"])
-    words = f"{pluralize(len(drops), 'drop')} up to {drops[-1].label}: {pluralize(rows, 'row')}, {late:,} of them late"
+    words = f"{pluralize(len(drops), 'drop')} up to {labels[-1]}: {pluralize(rows, 'row')}, {late:,} of them late"
     return Chart(f"Rows of {facts.name}", "spark", words, data)
 
 

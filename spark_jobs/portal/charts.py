@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from spark_jobs.sources import Source
@@ -128,5 +129,6 @@ def planned_chart(changes: Sequence[Any], plan: Mapping[str, Any] | None) -> Cha
 
 
 def finite(value: Any) -> Any:
-    """A number as JSON has it: None for a float without a finite value."""
+    """A number as JSON has it: a decimal as a float, None for a number without a finite value."""
+    value = float(value) if isinstance(value, Decimal) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

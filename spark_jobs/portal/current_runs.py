@@ -5,19 +5,17 @@ Each function returns the words, the parts of the page's name, and the arguments
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from spark_jobs.portal.runs import Run
+from spark_jobs.portal.runs import Run, Runs
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.turns import CurrentRun
 
 Words = tuple[str, tuple[str, ...], str]
 
 
-def describe_current(source: Source, current: CurrentRun, runs: Iterable[Run]) -> Words:
+def describe_current(source: Source, current: CurrentRun, runs: Runs) -> Words:
     """Words about a run that is on its way; `runs` are those that have left rows in the lake."""
     # the lake has no rows of a run that has just begun, so a site of files has no page of it
-    has_page = any(run.run_id == current.turn.run_id for run in runs)
+    has_page = current.turn.run_id in runs.ids
     page = ("runs", source.name, current.turn.run_id) if has_page else ("sources", source.name)
     return f"a run is on its way: {current.turn}", page, f"status --drops {source.name}"
 

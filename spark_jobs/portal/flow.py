@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_jobs.model import pluralize
+from spark_jobs.portal.changes import Change
 from spark_jobs.portal.charts import Chart
 from spark_jobs.portal.links import Links
 from spark_jobs.portal.marts import Mart
-from spark_jobs.portal.runs import Change, Run
+from spark_jobs.portal.runs import WholeRun
 from spark_jobs.sources import Source
 
 _LEAST = 0.02
@@ -67,7 +68,9 @@ class _Flow:
         return Chart(title, "flow", summary, data, columns, rows)
 
 
-def run_flow(run: Run, changes: Sequence[Change], marts: Sequence[Mart], links: Links, source: Source) -> Chart | None:
+def run_flow(
+    run: WholeRun, changes: Sequence[Change], marts: Sequence[Mart], links: Links, source: Source
+) -> Chart | None:
     """The records of a run: files, rows, quarantine and duplicates, windows, published rows, marts.
 
     A row is in every window definition, so the widths after the rows add up to more than the rows. None for a run that
@@ -136,14 +139,14 @@ def _marts(flow: _Flow, start: int, table: str, weight: float, marts: Sequence[M
         flow.link(start, node, weight / len(reading))
 
 
-def _accounts(run: Run) -> Mapping[str, Mapping[str, int]]:
+def _accounts(run: WholeRun) -> Mapping[str, Mapping[str, int]]:
     """The accounts of each window definition by the run's manifest; none if it left none."""
     stages = (run.manifest or {}).get("stages") or []
     accounts: Mapping[str, Mapping[str, int]] = next((s["accounts"] for s in stages if s.get("accounts")), {})
     return accounts
 
 
-def _sum(run: Run, column: str) -> int:
+def _sum(run: WholeRun, column: str) -> int:
     return sum((file[column] or 0) - (file[f"{column}_back"] or 0) for file in run.files)
 
 

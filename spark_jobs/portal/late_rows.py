@@ -24,12 +24,11 @@ _READ = ("row_id", "entity", "event_time", "drop_lo", "definition", "action", "l
 def published_late(lake: HeldLake, source: Source, columns: Sequence[str]) -> pa.Table:
     """The rows of `silver.late` that are published of a source: rows that came and rows that went, each with `diff`.
 
-    `columns` must have `source`, `known_from` and `token`.
+    `columns` must have `known_from` and `token`.
     """
     current = publication.load(lake, source)
-    is_published = (pc.field("source") == source.name) & visible_rows(current)
-    is_published = is_published & (pc.field("known_from") < pa.scalar(instant(current.published_us)))
-    return lake.rows(LATE, columns, is_published)
+    is_published = visible_rows(current) & (pc.field("known_from") < pa.scalar(instant(current.published_us)))
+    return lake.of_source(LATE, source.name, columns, is_published)
 
 
 def late_rows(lake: HeldLake, source: Source) -> list[Row]:
@@ -39,7 +38,7 @@ def late_rows(lake: HeldLake, source: Source) -> list[Row]:
     definition did with it, in words.
     """
     net: Counter[tuple[Any, ...]] = Counter()
-    for row in published_late(lake, source, ["source", *_READ]).select(_READ).to_pylist():
+    for row in published_late(lake, source, _READ).to_pylist():
         net[tuple(row[name] for name in _READ[:7])] += row["diff"]
     by_id: dict[tuple[int, Any], Row] = {}
     for (row_id, entity, event_time, lo, definition, action, late_by), count in net.items():

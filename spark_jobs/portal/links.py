@@ -26,11 +26,11 @@ class Links:
         self._most_rows = most_rows
         self.rows: list[str] = []
 
-    def to(self, *parts: str) -> str | None:
-        """The link to a page by the parts of its name, which may be any texts."""
+    def to(self, *parts: str, at: str = "") -> str | None:
+        """The link to a page by the parts of its name, which may be any texts; `at`: an anchor in the page."""
         name = "/".join(map(encoded, parts)) + _HTML
         too_long = any(len(part) > MOST_CHARACTERS for part in name.split("/"))
-        return None if self._is_alone or too_long else f"{self._up}{name}"
+        return None if self._is_alone or too_long else f"{self._up}{name}{at and '#'}{at}"
 
     def file(self, path: str) -> str | None:
         """The link to a file beside the pages, by its path as it is."""

@@ -18,7 +18,7 @@ from spark_jobs.portal.origins import Origins
 from spark_jobs.portal.values import key_text
 from spark_jobs.reads.row_keys import PublishedTable, published_table
 from spark_jobs.sources import Source
-from spark_jobs.storage.delta.table_notes import noted_table
+from spark_jobs.storage.delta.table_notes import column_types, noted_table
 from spark_jobs.storage.descriptions.times import instant
 from spark_jobs.storage.names.shown_marts import NO_VERSION, ShownMarts, staging_table
 
@@ -157,12 +157,15 @@ class MartRows:
     """The rows of a mart, and the publication that it shows.
 
     `rows`: their number; None for a view, which is not read. `sample`: the first of them in the order of the mart's
-    grain, newest times first.
+    grain, newest times first; `ordered_by`: that order in words, empty for a mart without a grain. `types`: the type of
+    each column; empty for a view.
     """
 
     rows: int | None
     sample: list[Row]
     published: Any
+    ordered_by: list[str] = field(default_factory=list)
+    types: Mapping[str, str] = field(default_factory=dict)
 
 
 def mart_rows(lake: HeldLake, mart: Mart, note: ShownMarts | None, most: int) -> MartRows | None:
@@ -189,10 +192,13 @@ def mart_rows(lake: HeldLake, mart: Mart, note: ShownMarts | None, most: int) ->
                 for column in mart.grain
             ]
             newest.sort(key=lambda each: each[1] == "ascending")
-            first = rows.sort_by(newest).slice(0, most)
         else:
-            first = rows.slice(0, most)
+            newest = []
+        first = (rows.sort_by(newest) if newest else rows).slice(0, most)
+        order = [f"{column}, newest first" if way == "descending" else column for column, way in newest]
         published = noted.note.get("published", noted_us)
-        return MartRows(rows.num_rows, first.to_pylist(), None if published is None else instant(int(published)))
+        at = None if published is None else instant(int(published))
+        types = column_types(lake.folder.handle(table), version)
+        return MartRows(rows.num_rows, first.to_pylist(), at, order, types)
 
     return lake.kept((table.qualified, most), (version, noted_us), read)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import pyarrow.compute as pc
@@ -17,11 +18,13 @@ from spark_jobs.model import pluralize
 from spark_jobs.portal import drops as of_drops
 from spark_jobs.portal.charts import Chart, Series, drops_chart, heat_chart
 from spark_jobs.portal.current_runs import describe_current, describe_unpublished
-from spark_jobs.portal.drops import LATE_BY, OPEN, DropFigures, LateRows
+from spark_jobs.portal.drops import LATE_BY, DropFigures, LateRows
 from spark_jobs.portal.freshness import SourceFreshness, freshness_of
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.months import VERDICTS, Month, calendar
-from spark_jobs.portal.runs import Run, runs
+from spark_jobs.portal.quarantine import OPEN, quarantined
+from spark_jobs.portal.results import checks
+from spark_jobs.portal.runs import Run, Runs, runs
 from spark_jobs.portal.standing import DropStanding, Override, Standing, standing
 from spark_jobs.portal.values import shown
 from spark_jobs.portal.windows import WindowFigures, published_entities, published_windows
@@ -69,17 +72,20 @@ class Concern:
 class SourceFacts:
     """The facts of a source as it is now.
 
-    `runs` are newest first; `records` are those in quarantine; `standing` has the standing of each drop. `change`: the
-    rename, drop or reset that was interrupted, if there is one. `current_run`: the run that has its turn now.
+    `runs` are newest first; `records`: the number of records in quarantine, of which `open_records` are neither
+    dismissed nor erased; `late`: the number of late rows, each counted once; `standing` has the standing of each drop.
+    `change`: the rename, drop or reset that was interrupted, if there is one. `current_run`: the run that has its turn
+    now.
     """
 
     source: Source
     publication: Publication
     frontiers: SourceFrontiers
     drops: dict[int, DropFigures]
-    runs: list[Run]
-    records: list[Row]
-    late: LateRows
+    runs: Runs
+    records: int
+    open_records: int
+    late: int
     standing: Standing
     erasures: list[Mapping[str, Any]]
     change: SourceChange | None
@@ -96,7 +102,7 @@ class SourceFacts:
         """True if anything of the source is published."""
         return self.publication.published_us > 0
 
-    @property
+    @cached_property
     def last_run(self) -> Run | None:
         """The newest run of drops."""
         return next((run for run in self.runs if run.ran_drops), None)
@@ -106,16 +112,11 @@ class SourceFacts:
         """The end of the newest drop that is published; None if nothing is."""
         return instant(self.publication.reached_us) if self.is_published else None
 
-    @property
-    def open_records(self) -> int:
-        """The number of records in quarantine that are open: neither dismissed nor erased."""
-        return sum(record["replay_state"] == OPEN for record in self.records)
-
     def overrides(self, published: datetime | None = None) -> list[Override]:
         """The overrides of the drops that are published now, or that were with the publication of time `published`."""
-        return self.standing.overrides_in(self.drops, published)
+        return self.standing.overrides_in(published)
 
-    @property
+    @cached_property
     def gaps(self) -> list[int]:
         """The numbers of the drops that were never run, although a later one was."""
         landed = self.frontiers.landed
@@ -139,13 +140,19 @@ class SourceFacts:
     @property
     def audit_page(self) -> tuple[str, ...] | None:
         """The parts of the name of the last audit's page; None if its results are no longer kept."""
-        kept = self.audit is not None and any(run.run_id == self.audit.run_id for run in self.runs)
+        kept = self.audit is not None and self.audit.run_id in self.runs.ids
         return ("runs", self.name, self.audit.run_id) if kept and self.audit is not None else None
 
-    @cached_property
+    @property
     def cells(self) -> list[Cell]:
         """The cell of the calendar of each drop, with the last run over it."""
-        return _cells(self)
+        return self.last_cells(len(self.standing.numbers) + len(self.gaps))
+
+    def last_cells(self, most: int) -> list[Cell]:
+        """The cells of the newest drops, up to `most`, oldest first."""
+        numbers = sorted({*self.standing.numbers, *self.gaps}, reverse=True)
+        cells = (_cell(self, number) for number in numbers)
+        return [*islice((cell for cell in cells if cell is not None), most)][::-1]
 
     @property
     def freshness(self) -> SourceFreshness:
@@ -180,8 +187,7 @@ class SourceFacts:
                 Concern(0, words, ("runs", self.name, last.run_id), f"quality {self.name} --run {last.run_id}")
             )
         elif last is not None and last.state == "refused":
-            code = last.manifest["error_code"] if last.manifest else "refused"
-            words = f"the last run was refused ({code}): nothing was changed, and what is published stands"
+            words = f"the last run was refused ({last.error_code}): nothing was changed, and what is published stands"
             facts.append(Concern(2, words, ("runs", self.name, last.run_id), f"report {self.name}"))
         elif last is not None and last.state == "not published" and not is_on_its_way:
             facts.append(Concern(2, *describe_unpublished(self.source, last, current)))
@@ -229,19 +235,23 @@ def source_facts(
 
 
 def _facts(lake: HeldLake, source: Source) -> SourceFacts:
-    current = publication.load(lake, source)
     files = of_drops.ledger(lake, source)
-    drops, records, late = of_drops.drops(files, source), of_drops.quarantine(lake, source), of_drops.late(lake, source)
-    for record in records:
-        if record["seq_no"] in drops and record["replay_state"] == OPEN:
-            drops[record["seq_no"]].open += 1
-    for seq_no, rows in late.by_drop.items():
+    drops, late = of_drops.drops(files), of_drops.late_by_drop(lake, source)
+    records = quarantined(lake, source, files)
+    in_open = records.filter(pc.equal(records["replay_state"], OPEN))["seq_no"].to_pylist()
+    for seq_no, count in Counter(in_open).items():
         if seq_no in drops:
-            drops[seq_no].late = rows
-    of_source = runs(lake, source, files)
+            drops[seq_no].open = count
+    for seq_no, count in late.items():
+        if seq_no in drops:
+            drops[seq_no].late = count
+    of_checks = checks(lake, source)
+    of_source = runs(lake, source, files, of_checks)
+    newest = lake.newest_of_source(FRONTIERS, source.name, ["state"])
     return SourceFacts(
-        *(source, current, frontiers.load(lake, source), drops, of_source, records, late),
-        standing=standing(lake, source, drops, of_source),
+        *(source, publication.load(lake, source), frontiers.of_row(source, newest), drops, of_source),
+        *(len(records), len(in_open), sum(late.values())),
+        standing=standing(lake, source, drops, of_source, of_checks.telling),
         erasures=_erasures(lake, source),
         change=unfinished_change(lake, source.name),
     )
@@ -269,6 +279,7 @@ class SourcePage:
 
     months: list[Month]
     charts: list[Chart]
+    late: LateRows
     lateness: Chart | None
     windows: list[WindowFigures]
     entities: int | None
@@ -281,12 +292,12 @@ def source_page(lake: HeldLake, facts: SourceFacts) -> SourcePage:
     rows = {seq_no: drop.rows for seq_no, drop in facts.drops.items()}
     rejects = {seq_no: drop.rejects for seq_no, drop in facts.drops.items() if drop.rejects}
     duplicates = {seq_no: drop.duplicates for seq_no, drop in facts.drops.items() if drop.duplicates}
-    late = {seq_no: drop.late for seq_no, drop in facts.drops.items()} if facts.late.total else {}
+    late_by_drop = {seq_no: drop.late for seq_no, drop in facts.drops.items()} if facts.late else {}
     counts = [published_windows(lake, each) for each in definitions(source)]
     windows = [each for each in counts if each is not None]
     came = [
         Series("Rows", "rows", rows),
-        Series("Late rows", "rows", late),
+        Series("Late rows", "rows", late_by_drop),
         Series("Rejected records", "records", rejects),
         Series("Duplicates", "rows", duplicates),
     ]
@@ -299,11 +310,13 @@ def source_page(lake: HeldLake, facts: SourceFacts) -> SourcePage:
             source,
         ),
     ]
+    late_rows = of_drops.late(lake, source)
     keeps = source.keeps_chains and facts.is_published and lake.version(CHAINS) >= 0
     return SourcePage(
         calendar(facts.cells, source),
         [each for each in charts if each is not None],
-        heat_chart("How late rows were, by drop", "rows", LATE_BY, facts.late.by_lateness_of_drop, source),
+        late_rows,
+        heat_chart("How late rows were, by drop", "rows", LATE_BY, late_rows.by_lateness_of_drop, source),
         windows,
         published_entities(lake, source) if facts.is_published else None,
         chain_metrics(lake, source) if keeps else None,
@@ -313,8 +326,8 @@ def source_page(lake: HeldLake, facts: SourceFacts) -> SourcePage:
 def _measured(lake: HeldLake, source: Source) -> list[Series]:
     """The values of `quality.metrics` by drop; only values above 0."""
 
-    def of_drops() -> list[Series]:
-        by_drop_number = totals(lake.records(METRICS, pc.field("source") == source.name))
+    def read() -> list[Series]:
+        by_drop_number = dict(sorted(totals(lake.of_source(METRICS, source.name).to_pylist()).items()))
         values = {
             "bytes": {n: drop["bytes"] for n, drop in by_drop_number.items()},
             "minutes": {n: max(drop["late_by_max"], 0) // MINUTE_US for n, drop in by_drop_number.items()},
@@ -325,7 +338,7 @@ def _measured(lake: HeldLake, source: Source) -> list[Series]:
             for unit, by_drop in values.items()
         ]
 
-    return lake.kept(("metrics", source.name), lake.version(METRICS), of_drops)
+    return lake.kept(("metrics", source.name), lake.version_of(METRICS, source.name), read)
 
 
 _MEASURED = {
@@ -336,17 +349,14 @@ _MEASURED = {
 """The titles of the series of `quality.metrics`, by unit."""
 
 
-def _cells(facts: SourceFacts) -> list[Cell]:
-    cells: list[Cell] = []
-    for seq_no, drop_standing in facts.standing.drops.items():
-        drop, last = facts.drops.get(seq_no), drop_standing.last_run
-        verdict, words = _never_landed(drop_standing) if drop is None else _verdict_on(drop, drop_standing)
-        if verdict is not None:
-            cells.append((seq_no, verdict, words, (drop.run_id if drop else None) if last is None else last.run_id))
-    in_calendar = {cell[0] for cell in cells}
-    missing = [n for n in facts.gaps if n not in in_calendar]
-    cells += [(n, "missing", f"{facts.source.drops.label(n)} was never run", None) for n in missing]
-    return sorted(cells)
+def _cell(facts: SourceFacts, number: int) -> Cell | None:
+    drop, of_drop = facts.drops.get(number), facts.standing.of(number)
+    verdict, words = _never_landed(of_drop) if drop is None else _verdict_on(drop, of_drop)
+    if verdict is not None:
+        last = of_drop.last_run
+        return number, verdict, words, (drop.run_id if drop else None) if last is None else last.run_id
+    is_gap = number in facts.gaps
+    return (number, "missing", f"{facts.source.drops.label(number)} was never run", None) if is_gap else None
 
 
 def _never_landed(drop_standing: DropStanding) -> tuple[str | None, str]:
@@ -370,31 +380,3 @@ def _verdict_on(drop: DropFigures, drop_standing: DropStanding) -> tuple[str, st
     elif not drop_standing.is_published:
         verdicts, words = [*verdicts, "waiting"], ["not published yet", *words]
     return min(verdicts, key=list(VERDICTS).index), "; ".join(words)
-
-
-@dataclass(frozen=True)
-class Group:
-    """The records in quarantine that have the same rule and state."""
-
-    rule: str
-    state: str
-    records: Sequence[Row]
-
-    @property
-    def name(self) -> str:
-        """The name of its page."""
-        return f"{self.state} {self.rule}"
-
-    @property
-    def files(self) -> list[tuple[str, int]]:
-        """The files with their numbers of records, the largest number first."""
-        return Counter(record["file"] or "" for record in self.records).most_common()
-
-
-def quarantine_groups(facts: SourceFacts) -> list[Group]:
-    """The records of a source, grouped by rule and state: open groups first, then the largest first."""
-    by_rule: dict[tuple[str, str], list[Row]] = {}
-    for record in facts.records:
-        by_rule.setdefault((record["replay_state"], record["rule"]), []).append(record)
-    groups = [Group(rule, state, records) for (state, rule), records in by_rule.items()]
-    return sorted(groups, key=lambda group: (group.state != OPEN, -len(group.records), group.rule))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from spark_jobs.portal.actions.forms import BY_NAME
 from spark_jobs.portal.asking import VisibleSources, missing, paged, pages_of
 from spark_jobs.portal.assets import CHARTS, EDITOR, SCRIPT, SQL_SCRIPT, STYLES, TEMPLATES, inline_styles
 from spark_jobs.portal.cards import NEEDS, by_need, mart_card, source_card
+from spark_jobs.portal.changes import changes, with_components
 from spark_jobs.portal.charts import planned_chart
 from spark_jobs.portal.docs import docs_of_run
 from spark_jobs.portal.flow import lineage, run_flow
@@ -35,7 +37,8 @@ from spark_jobs.portal.links import Links
 from spark_jobs.portal.markup import cell, has_numbers, markup, moment, term
 from spark_jobs.portal.marts import Mart
 from spark_jobs.portal.names import decoded, decoded_key, encoded
-from spark_jobs.portal.runs import Run, changes, stage_numbers, whole_run, with_components
+from spark_jobs.portal.quarantine import quarantine_groups
+from spark_jobs.portal.runs import WholeRun, stage_numbers, whole_run
 from spark_jobs.portal.seen_marts import SeenMarts
 from spark_jobs.reads.row_keys import published_table
 from spark_jobs.reads.why import why
@@ -259,12 +262,11 @@ class Portal:
         self, scope: VisibleSources, links: Links, source: Source, name: str, __: Mapping[str, Sequence[str]]
     ) -> dict[str, Any]:
         facts = self.facts(source)
-        by_id = {run.run_id: run for run in facts.runs}
-        run: Run | None = by_id.get(name) or by_id.get(decoded(name))
-        if run is None and not self._is_live:
+        listed = facts.runs.named(name) or facts.runs.named(decoded(name))
+        if listed is None and not self._is_live:
             raise missing(f"runs/{source.name}/{name}")
         # links in Airflow and in the output of commands also lead to runs that have found nothing new
-        run = Run(decoded(name)) if run is None else whole_run(self.lake, source, run)
+        run = WholeRun(decoded(name)) if listed is None else whole_run(self.lake, source, listed)
         changed = []
         if run.published is not None:
             version = tuple(self.lake.version(table) for table in overview.histories(source))
@@ -278,14 +280,14 @@ class Portal:
         plan = plan_of_run(self.settings.home, run.run_id)
         content = {"source": source, "run": run, "changes": changed, "plan": plan, "labels": labels, "docs": docs}
         flow = run_flow(run, changed, self._marts.seen(scope), links, source)
-        newest = [each for each in facts.runs if each.ran_drops][:3]
+        newest = [*islice((each for each in facts.runs if each.ran_drops), 3)]
         numbers = run.numbers(source)
         span = [source.drops.label(number) for number in (numbers[0], numbers[-1])] if numbers else None
         return content | {"span": span, "flow": flow, "planned": planned_chart(changed, plan), "newest": newest}
 
     def _quarantine(self, source: Source, rest: str, __: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         facts = self.facts(source)
-        groups = overview.quarantine_groups(facts)
+        groups = quarantine_groups(self.lake, source)
         if not rest:
             return {"source": source, "groups": groups, "facts": facts, "shown_page": None}
         of_group, _, number = rest.partition("/")
@@ -302,7 +304,7 @@ class Portal:
 
     def list_pages(self, source: Source) -> Iterator[tuple[str, ...]]:
         """The parts of the names of the pages of a source's long lists."""
-        for group in overview.quarantine_groups(self.facts(source)):
+        for group in quarantine_groups(self.lake, source):
             if len(group.records) > FIRST_RECORDS:
                 for number in range(1, pages_of(len(group.records)) + 1):
                     yield "quarantine", source.name, group.name, str(number)
@@ -312,7 +314,7 @@ class Portal:
 
     def _late_rows(self, source: Source) -> list[dict[str, Any]]:
         version = tuple(self.lake.version_of(table, source.name) for table in (LATE, PUBLISHED))
-        return self.lake.kept(("late", source.name), version, lambda: late_rows(self.lake, source))
+        return self.lake.recent(("late", source.name), version, lambda: late_rows(self.lake, source))
 
     def _why(
         self, scope: VisibleSources, source: Source, rest: str, asked: Mapping[str, Sequence[str]]

@@ -4,14 +4,15 @@ Tidemark left."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from expectations import AUDIT, GATES
+from expectations import GATES
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.schema import Column, Table
@@ -38,39 +39,77 @@ _RESULTS = _read("results", _TEXTS, failing="BIGINT", recorded_at="TIMESTAMP", *
 _VERDICTS = _read("verdicts", ("run_id", "gate", "expectation", "measure", "observed"), success="BOOLEAN")
 _TIMES = {"started_at": "TIMESTAMP", "ended_at": "TIMESTAMP", **_SPAN}
 _OF_RUN = ("run_id", "outcome", "failed_stage", "error", "error_code", "source_version", "code_version")
-_RUNS = _read("runs", _OF_RUN, **_TIMES)
-_WHOLE_RUNS = _read("runs", (*_OF_RUN, "stages", "outputs"), **_TIMES)
+_RUNS = _read("runs", (*_OF_RUN, "stages", "outputs"), **_TIMES)
+_REPEATED = ("run_id", "gate", "kind", "relation", "name", "verdict")
+CHECKED = (*_REPEATED, "token", *_SPAN)
+MANIFEST = ("run_id", "token", "outcome", "error_code", *_SPAN)
 
 
-def results(lake: HeldLake, source: Source) -> dict[str, list[Row]]:
-    """The results by run id on which what is shown of a source depends; `results_of_run` has all of a run.
+@dataclass(frozen=True)
+class Checks:
+    """The results of the checks of a source, as far as what is shown of it depends on them.
 
-    These are the newest results of checks that ever did not pass, and one result of each run.
+    `rows`: all results, with the columns CHECKED. `telling`: the newest results of checks that ever did not pass, with
+    the columns CHECKED; of those that stopped a run also `expectation` and `observed`. `results_of_run` has all of a
+    run.
     """
-    rows = lake.of_source(_RESULTS, source.name)
-    by_run: dict[str, list[Row]] = {}
-    for row in _newest([*_verdicts(lake, source), *_telling(rows).to_pylist()]):
-        by_run.setdefault(row["run_id"], []).append(_with_sample(row))
-    return {run: sorted(of_run, key=_first) for run, of_run in by_run.items()}
+
+    rows: pa.Table
+    telling: list[Row]
+
+
+def checks(lake: HeldLake, source: Source) -> Checks:
+    """The results of the checks of a source."""
+    rows = lake.of_source(_RESULTS, source.name, CHECKED, repeated=_REPEATED)
+    older = _verdicts(lake, source)
+    if older:
+        plain = pa.schema([(f.name, pa.string() if f.name in _REPEATED else f.type) for f in rows.schema])
+        listed = pa.Table.from_pylist([{name: row[name] for name in CHECKED} for row in older], schema=plain)
+        rows = pa.concat_tables([rows, listed.cast(rows.schema)]).unify_dictionaries()
+    telling = [row for row in _newest(_telling(rows).to_pylist()) if row["verdict"] is not None]
+    if any(row["verdict"] in STOPPED for row in telling):
+        telling = [*map(_with_words(lake, source, older), telling)]
+    return Checks(rows, telling)
 
 
 def _telling(rows: pa.Table) -> pa.Table:
-    """The rows of checks that ever did not pass, and one row of each run, of a gate rather than of an audit."""
-    notable = rows.filter(pc.field("verdict") != "passed")
-    names = {(row["gate"], row["name"]) for row in notable.select(["gate", "name"]).to_pylist()}
-    is_telling = np.isin(np.arange(len(rows)), _one_of_each_run(rows))
-    for gate, name in names:
-        same = pc.and_kleene(pc.equal(rows["gate"], gate), pc.equal(rows["name"], name))
-        is_telling |= pc.fill_null(same, False).to_numpy(zero_copy_only=False)
-    return rows.filter(pa.array(is_telling))
+    """The rows of checks that ever did not pass."""
+    is_notable = ~is_text(rows["verdict"], "passed")
+    if not is_notable.any():
+        return rows.slice(0, 0)
+    notable = rows.select(["gate", "name"]).filter(pa.array(is_notable)).to_pylist()
+    names = {(row["gate"], row["name"]) for row in notable}
+    same = [is_text(rows["gate"], gate) & is_text(rows["name"], name) for gate, name in names]
+    return rows.filter(pa.array(np.logical_or.reduce(same)))
 
 
-def _one_of_each_run(rows: pa.Table) -> Any:
-    """The place of one row of each run, of a gate if the run has one."""
-    of_audit = pc.fill_null(pc.equal(rows["gate"], AUDIT), False).cast(pa.int64())
-    order = pc.add(pc.multiply(of_audit, len(rows)), pa.array(np.arange(len(rows))))
-    first = pa.table({"run_id": rows["run_id"], "order": order}).group_by("run_id").aggregate([("order", "min")])
-    return first["order_min"].to_numpy() % max(len(rows), 1)
+def is_text(column: pa.ChunkedArray, text: str | None) -> Any:
+    """A truth value for each row of a column: it has this text. Of a dictionary only its few texts are compared."""
+    parts = [np.zeros(0, bool)]
+    for chunk in column.chunks:
+        encoded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+        # the last place is that of null
+        is_wanted = np.array([*(each == text for each in encoded.dictionary.to_pylist()), text is None])
+        parts.append(is_wanted[pc.fill_null(encoded.indices, len(is_wanted) - 1).to_numpy()])
+    return np.concatenate(parts)
+
+
+def _with_words(lake: HeldLake, source: Source, older: Iterable[Row]) -> Callable[[Row], Row]:
+    """A function that adds `expectation` and `observed` to a result that stopped a run."""
+    stopped = pc.field("verdict").isin(STOPPED)
+    words = {_result(row): row for row in (*older, *lake.of_source(_RESULTS, source.name, where=stopped).to_pylist())}
+
+    def add(row: Row) -> Row:
+        if row["verdict"] not in STOPPED:
+            return row
+        return row | {name: words[_result(row)][name] for name in ("expectation", "observed")}
+
+    return add
+
+
+def _result(row: Row) -> tuple[Any, ...]:
+    """The identity of a result, with its token."""
+    return (row["run_id"], row["gate"], row["name"], row["relation"], row["token"])
 
 
 def results_of_run(lake: HeldLake, source: Source, run_id: str) -> list[Row]:
@@ -79,12 +118,12 @@ def results_of_run(lake: HeldLake, source: Source, run_id: str) -> list[Row]:
     Results that stopped the run come first, then others that a person should see. `sample` is a list of rows.
     """
     verdicts = (row for row in _verdicts(lake, source) if row["run_id"] == run_id)
-    rows = lake.of_source(_RESULTS, source.name, _of_run(run_id)).to_pylist()
-    return sorted(map(_with_sample, _newest([*verdicts, *rows])), key=_first)
+    rows = lake.of_source(_RESULTS, source.name, where=_of_run(run_id)).to_pylist()
+    return sorted(map(_with_sample, _newest([*verdicts, *rows])), key=urgency)
 
 
 def _verdicts(lake: HeldLake, source: Source) -> list[Row]:
-    return list(map(_of_verdict, lake.records(_VERDICTS, pc.field("source") == source.name)))
+    return list(map(_of_verdict, lake.of_source(_VERDICTS, source.name).to_pylist()))
 
 
 def _newest(rows: Iterable[Row]) -> list[Row]:
@@ -117,7 +156,7 @@ def _tests(lake: HeldLake, source: str) -> list[Row]:
     """The newest result of each of dbt's tests in the runs of a source, from memory unless the source has run since."""
 
     def read() -> list[Row]:
-        rows = lake.of_source(_RESULTS, source, pc.field("kind") == "mart_test").to_pylist()
+        rows = lake.of_source(_RESULTS, source, where=pc.field("kind") == "mart_test").to_pylist()
         return list({row["name"]: row for row in sorted(rows, key=_when)}.values())
 
     return lake.kept(("tests", source), lake.version_of(_RESULTS, source), read)
@@ -140,15 +179,14 @@ def _with_sample(row: Row) -> Row:
     return {**row, "sample": [{name: each.get(name) for name in columns} for each in sample]}
 
 
-def manifests(lake: HeldLake, source: Source) -> dict[str, Row]:
-    """The newest manifest of each run, by run id, without its stages; a killed run has none."""
-    rows = lake.of_source(_RUNS, source.name).to_pylist()
-    return {row["run_id"]: row for row in sorted(rows, key=lambda row: row["token"])}
+def manifests(lake: HeldLake, source: Source) -> pa.Table:
+    """The manifests of a source's runs with the columns MANIFEST, oldest first; a killed run has none."""
+    return lake.of_source(_RUNS, source.name, MANIFEST, repeated=["outcome", "error_code"]).sort_by("token")
 
 
 def manifest_of_run(lake: HeldLake, source: Source, run_id: str) -> Row | None:
     """The newest manifest of a run, with `stages` and `outputs` parsed; None if it left none."""
-    rows = lake.of_source(_WHOLE_RUNS, source.name, _of_run(run_id)).to_pylist()
+    rows = lake.of_source(_RUNS, source.name, where=_of_run(run_id)).to_pylist()
     newest = max(rows, key=lambda row: row["token"], default=None)
     if newest is None:
         return None
@@ -162,7 +200,8 @@ def _of_verdict(row: Row) -> Row:
     return blank | result | {"name": row["measure"], "kind": "invariant", "verdict": verdict, "treatment": "fail"}
 
 
-def _first(row: Row) -> tuple[Any, ...]:
+def urgency(row: Row) -> tuple[Any, ...]:
+    """The key by which results are sorted: first those that stopped the run, then others that a person should see."""
     gates = {gate: place for place, gate in enumerate(GATES)}
     weight = 0 if row["verdict"] in STOPPED else 1 if row["verdict"] in NOTABLE else 2
     return weight, gates.get(row["gate"], len(gates)), row["name"] or ""

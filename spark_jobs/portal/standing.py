@@ -6,7 +6,7 @@ It also has the overrides: checks that do not hold for the drop, but that a pers
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.portal.drops import DropFigures
 from spark_jobs.portal.held_lake import HeldLake
-from spark_jobs.portal.runs import Run
+from spark_jobs.portal.runs import Run, Runs
 from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.quality_tables import OVERRIDES
 from spark_jobs.storage.descriptions.times import micros
@@ -41,14 +41,14 @@ class Override:
     labels: str
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class DropStanding:
     """The standing of a drop: its last run, and the names of the checks that warned or that a person let pass."""
 
-    is_published: bool = False
-    last_run: Run | None = None
-    warned: list[str] = field(default_factory=list)
-    overridden: list[str] = field(default_factory=list)
+    is_published: bool
+    last_run: Run | None
+    warned: Sequence[str]
+    overridden: Sequence[str]
 
     @property
     def has_failed(self) -> bool:
@@ -60,17 +60,38 @@ class DropStanding:
 class Standing:
     """The standing of each drop, by number, also of a drop that never landed if a run was about it.
 
+    `newest`: the place of the last run over each drop. `warned`: the names of the checks that warned of a drop.
     `overrides` are newest first. `publications` has the token and the time of each publication, oldest first.
     """
 
-    drops: Mapping[int, DropStanding]
+    drops: Mapping[int, DropFigures]
+    runs: Runs
+    newest: Mapping[int, int]
+    warned: Mapping[int, Sequence[str]]
     overrides: Sequence[Override]
     publications: Sequence[tuple[int, datetime]]
 
-    def overrides_in(self, drops: Mapping[int, DropFigures], published: datetime | None = None) -> list[Override]:
+    @property
+    def numbers(self) -> set[int]:
+        """The numbers of the drops."""
+        return {*self.drops, *self.newest}
+
+    def of(self, number: int) -> DropStanding:
+        """The standing of a drop."""
+        drop, newest = self.drops.get(number), self.newest.get(number)
+        last = self.publications[-1][0] if self.publications else -1
+        overridden = [override.name for override in self.overrides if number in override.seq_nos]
+        return DropStanding(
+            drop is not None and drop.landing <= last,
+            None if newest is None else self.runs[newest],
+            self.warned.get(number, ()),
+            overridden,
+        )
+
+    def overrides_in(self, published: datetime | None = None) -> list[Override]:
         """The overrides of drops that the publication of time `published` includes; if None, the newest one."""
         tokens = [token for token, time in self.publications if published is None or time <= published]
-        last = max(tokens, default=-1)
+        last, drops = max(tokens, default=-1), self.drops
         return [
             override
             for override in self.overrides
@@ -78,24 +99,18 @@ class Standing:
         ]
 
 
-def standing(lake: HeldLake, source: Source, drops: Mapping[int, DropFigures], runs: Sequence[Run]) -> Standing:
-    """The standing of the drops of a source; `runs` are newest first."""
-    published = sorted((run.published.token, run.published.published) for run in runs if run.published is not None)
-    last = max((token for token, _ in published), default=-1)
-    by_number = {n: DropStanding(drop.landing <= last) for n, drop in drops.items()}
-    # the newest run comes last, and stays
-    for run in reversed(runs):
-        if run.ran_drops and run.state != "refused":
-            for n in _numbers(source, run.span) | set(run.drops):
-                by_number.setdefault(n, DropStanding()).last_run = run
-    judged = _judged(source, drops, (row for run in runs for row in run.results))
-    for n, of_drop in judged.items():
-        by_number[n].warned = sorted({name for (_, name, _), row in of_drop.items() if row["verdict"] == "warned"})
+def standing(
+    lake: HeldLake, source: Source, drops: Mapping[int, DropFigures], runs: Runs, results: Iterable[Row]
+) -> Standing:
+    """The standing of the drops of a source. `results`: `telling` of `Checks`."""
+    published = sorted((each.token, each.published) for each in runs.publications.values())
+    judged = _judged(source, drops, results)
+    warned = {
+        n: sorted({name for (_, name, _), row in of_drop.items() if row["verdict"] == "warned"})
+        for n, of_drop in judged.items()
+    }
     overrides = _overrides(lake, source, drops, judged)
-    for override in overrides:
-        for n in override.seq_nos:
-            by_number[n].overridden.append(override.name)
-    return Standing(by_number, overrides, published)
+    return Standing(drops, runs, runs.newest_over_drops(source), warned, overrides, published)
 
 
 _Judged = dict[int, dict[tuple[str, str, str | None], Row]]
@@ -106,14 +121,14 @@ def _judged(source: Source, drops: Mapping[int, DropFigures], results: Iterable[
 
     A result `passed` of the gate of landings is left out, as it is about the files of one landing only.
     """
-    judged: _Judged = {n: {} for n in drops}
+    judged: _Judged = {}
     for row in sorted(results, key=lambda row: row["token"]):
         # tests of marts are about whole marts, and are shown with those
         if row["kind"] == "mart_test" or (row["gate"] == _OF_LANDINGS and row["verdict"] == "passed"):
             continue
-        for n in _numbers(source, (row["drop_lo"], row["drop_hi"])):
+        for n in _numbers(source, _span_us(row)):
             if n in drops and _counts(drops[n], row["token"]):
-                judged[n][row["gate"], row["name"], row["relation"]] = row
+                judged.setdefault(n, {})[row["gate"], row["name"], row["relation"]] = row
     return judged
 
 
@@ -126,14 +141,14 @@ def _overrides(lake: HeldLake, source: Source, drops: Mapping[int, DropFigures],
         name, token = row["name"], row["token"]
         numbers = [
             n
-            for n in sorted(_numbers(source, (row["drop_lo"], row["drop_hi"])))
+            for n in _numbers(source, _span_us(row))
             if n in drops
             and (n, name) not in listed
             and _counts(drops[n], token)
             # a later run found that it holds, or only warned
             and not any(
                 key[1] == name and later["token"] > token and later["verdict"] != "overridden"
-                for key, later in judged[n].items()
+                for key, later in judged.get(n, {}).items()
             )
         ]
         listed |= {(n, name) for n in numbers}
@@ -150,9 +165,15 @@ def _counts(drop: DropFigures, token: int) -> bool:
     return drop.first_standing <= token
 
 
-def _numbers(source: Source, span: tuple[datetime | None, datetime | None] | None) -> set[int]:
+def _span_us(row: Row) -> tuple[int, int] | None:
+    """The bounds of the drops that a row is about; None if it lacks one."""
+    lo, hi = row["drop_lo"], row["drop_hi"]
+    return None if lo is None or hi is None else (micros(lo), micros(hi))
+
+
+def _numbers(source: Source, span_us: tuple[int, int] | None) -> Sequence[int]:
     """The numbers of the drops in a span of time; none if the span is missing, or begins before the source's start."""
-    lo, hi = span or (None, None)
-    if lo is None or hi is None or hi <= lo or micros(lo) < source.drops.start_us:
-        return set()
-    return set(range(source.drops.seq_no_at(micros(lo)), source.drops.seq_no_at(micros(hi) - 1) + 1))
+    lo, hi = span_us or (0, 0)
+    if hi <= lo or lo < source.drops.start_us:
+        return ()
+    return range(source.drops.number_at(lo), source.drops.number_at(hi - 1) + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 ELEMENTS = 10
@@ -13,8 +14,8 @@ ELEMENTS = 10
 def shown(value: Any) -> str:
     """A value of a table as text.
 
-    Instants are in UTC, without seconds or microseconds if these are zero. Whole numbers have
-    separators. A list or mapping is JSON; of a long list only the first ELEMENTS are shown. None is a dash.
+    Instants are in UTC, without seconds or microseconds if these are zero. Whole numbers have separators, decimals all
+    of their digits. A list or mapping is JSON; of a long list only the first ELEMENTS are shown. None is a dash.
     """
     if value is None:
         return "–"
@@ -27,14 +28,16 @@ def shown(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     if isinstance(value, date):
         return value.isoformat()
     return _nested(value) if isinstance(value, (list, dict)) else str(value)
 
 
 def is_number(value: Any) -> bool:
-    """True for a whole number or a float; truth values and decimals are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """True for a whole number, a float or a decimal; truth values are none."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _nested(value: list[Any] | dict[str, Any]) -> str:

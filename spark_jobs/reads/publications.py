@@ -3,15 +3,18 @@ without Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.sources import Source
-from spark_jobs.storage.coordination.publication import Publication
+from spark_jobs.storage.coordination.publication import BEFORE_ALL_US, Publication
+from spark_jobs.storage.descriptions.column_types import INSTANT
 from spark_jobs.storage.descriptions.tables import FRONTIERS
 from spark_jobs.storage.descriptions.times import EPOCH, instant
 from spark_jobs.storage.lakes.lake import TableReader
@@ -46,39 +49,51 @@ class PublicationEntry:
         return is_published and (time >= self.published_before or event_time >= self.reached_before)
 
 
+_MOVES = pa.schema(
+    [("run_id", pa.string()), ("token", pa.int64()), *((name, INSTANT) for name in ("seal", "reached", "published"))]
+)
+_NONE = np.iinfo(np.int64).min
+
+
 def publications(lake: TableReader, source: Source, current: Publication) -> list[PublicationEntry]:
     """The publications up to `current`, oldest first."""
     moves = lake.records(FRONTIERS, pc.field("source") == source.name)
-    return publications_of(moves, instant(current.published_us))
+    columns = [{name: move[name] for name in _MOVES.names} for move in moves]
+    return publications_of(pa.Table.from_pylist(columns, schema=_MOVES), current.published_us)
 
 
-def publications_of(moves: Iterable[Mapping[str, Any]], newest: datetime) -> list[PublicationEntry]:
-    """The publications that follow from rows of `trace.frontiers`, oldest first; `newest` is the `published` of now.
+def publications_of(moves: pa.Table, newest_us: int) -> list[PublicationEntry]:
+    """The publications that follow from rows of `trace.frontiers`, oldest first; `newest_us` is the `published` of now.
 
     Between two publications the frontiers move, and each move notes `published` as it was then. The first move to a
     seal is the one of the run that published it; later moves keep that seal. A seal only goes down where a run withdrew
     the seal of an interrupted run. Moves from before the withdrawal have a smaller token than a move with a lower seal,
     and are left out.
     """
-    by_seal: dict[datetime, list[Mapping[str, Any]]] = {}
-    seals = {newest}
-    for move in moves:
-        seals.add(move["published"])
-        if move["seal"] is not None:
-            by_seal.setdefault(move["seal"], []).append(move)
-    listed: list[PublicationEntry] = []
-    withdrawn = -1
-    for seal in sorted(by_seal):
-        sealed = [move for move in by_seal[seal] if move["token"] > withdrawn]
-        withdrawn = max(withdrawn, *(move["token"] for move in by_seal[seal]))
-        # a source that has published nothing has the seal 1970
-        if seal in seals and seal > EPOCH and sealed:
-            first, reached = min(sealed, key=_token), max(move["reached"] for move in sealed)
-            before = (listed[-1].published, listed[-1].reached) if listed else (EPOCH, EPOCH)
-            listed.append(PublicationEntry(first["run_id"], first["token"], seal, reached, *before))
-    return listed
+    noted = _micros(moves["published"])
+    moves = moves.filter(pc.is_valid(moves["seal"])).sort_by([("seal", "ascending"), ("token", "ascending")])
+    if not len(moves):
+        return []
+    seal, reached, token = _micros(moves["seal"]), _micros(moves["reached"]), moves["token"].to_numpy()
+    first = np.flatnonzero(np.concatenate(([True], seal[1:] != seal[:-1])))
+    ends = np.concatenate((first[1:], [len(seal)]))
+    # the greatest token with a lower seal; -1 for the lowest seal
+    withdrawn = np.concatenate(([-1], np.maximum.accumulate(token[ends - 1])[:-1]))
+    counts = token > np.repeat(withdrawn, ends - first)
+    sealed_by = ends - np.add.reduceat(counts.astype(np.int64), first)
+    reached_by = np.maximum.reduceat(np.where(counts, reached, _NONE), first)
+    # a source that has published nothing has the seal 1970
+    listed = np.isin(seal[first], np.append(noted, newest_us)) & (seal[first] > BEFORE_ALL_US) & (sealed_by < ends)
+    made = moves.select(["run_id", "token"]).take(sealed_by[listed]).to_pylist()
+    entries: list[PublicationEntry] = []
+    before = (EPOCH, EPOCH)
+    for by, seal_us, reached_us in zip(made, seal[first][listed].tolist(), reached_by[listed].tolist(), strict=True):
+        times = instant(seal_us), instant(reached_us)
+        entries.append(PublicationEntry(by["run_id"], by["token"], *times, *before))
+        before = times
+    return entries
 
 
-def _token(move: Mapping[str, Any]) -> int:
-    token: int = move["token"]
-    return token
+def _micros(times: pa.ChunkedArray) -> Any:
+    """Times as an array of microseconds; _NONE for null."""
+    return pc.fill_null(times.cast(pa.int64()), _NONE).to_numpy()

@@ -143,8 +143,16 @@ def load(lake: TableReader, source: Source, *, near: int = 0) -> SourceFrontiers
     Raises:
         StateCorrupt: the newest row can't be read.
     """
-    rows = _newest_first(lake, source, near)
-    return _parse(source, rows[0]) if rows else SourceFrontiers.start(source)
+    return of_row(source, next(iter(_newest_first(lake, source, near)), None))
+
+
+def of_row(source: Source, newest: Mapping[str, Any] | None) -> SourceFrontiers:
+    """The frontiers of the source's newest row in `trace.frontiers`; those before the first run if there is none.
+
+    Raises:
+        StateCorrupt: the row can't be read.
+    """
+    return _parse(source, newest) if newest is not None else SourceFrontiers.start(source)
 
 
 def _parse(source: Source, row: Mapping[str, Any]) -> SourceFrontiers:

@@ -19,9 +19,9 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import Definition, histories
 from spark_jobs.errors import ParameterError
 from spark_jobs.failures import recognize
+from spark_jobs.portal.changes import changes
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.overview import source_facts, source_page
-from spark_jobs.portal.runs import changes
 from spark_jobs.reads.as_of import entity_state, states_at, windows_as_of
 from spark_jobs.reads.point import BeforeFirstPublication
 from spark_jobs.reads.why import Why, why
@@ -153,15 +153,16 @@ def test_the_portal_shows_what_is_published(days: Days) -> None:
     late_rows = spark.sql("SELECT DISTINCT row_id, date_format(drop_lo, 'yyyy-MM-dd') AS d FROM silver.late").collect()
     late = Counter(row.d for row in late_rows)
     assert spark.table("silver.late").count() > len(late_rows)
-    assert {drop.label: drop.late for drop in facts.drops.values() if drop.late} == late
-    assert facts.late.total == sum(n for _, n in facts.late.by_lateness) == late.total()
-    assert [(drop.label, drop.rows) for drop in facts.drops.values()] == [
+    label = days.source.drops.label
+    assert {label(drop.seq_no): drop.late for drop in facts.drops.values() if drop.late} == late
+    assert facts.late == sum(n for _, n in page.late.by_lateness) == late.total()
+    assert [(label(drop.seq_no), drop.rows) for drop in facts.drops.values()] == [
         ("2024-01-01", 5),
         ("2024-01-02", 3),
         ("2024-01-03", 2),
     ]
     assert [(run.run_id, run.state) for run in facts.runs] == [(f"test-{d}-{d}", "published") for d in (2, 1, 0)]
-    assert all(run.results and not run.failed for run in facts.runs)
+    assert all(run.checks and not run.failed for run in facts.runs)
     publications = {row.run_id: row.published for row in spark.table("trace.publications").collect()}
     assert {run.run_id for run in facts.runs} == {*publications}
     assert page.chains is None

@@ -14,13 +14,13 @@ from markupsafe import Markup
 
 from spark_jobs.config import Settings
 from spark_jobs.portal.asking import MOST_PAGES, PAGED, PageMissing, paged
+from spark_jobs.portal.changes import Change, with_components
 from spark_jobs.portal.charts import Chart, Series, drops_chart, finite, heat_chart, planned_chart
 from spark_jobs.portal.freshness import freshness_of
 from spark_jobs.portal.late_rows import duration
 from spark_jobs.portal.links import Links
 from spark_jobs.portal.markup import cell, markup, term
 from spark_jobs.portal.pages import Portal
-from spark_jobs.portal.runs import Change, with_components
 from spark_jobs.sources import Source, find_source
 from tests.jobs.harness import DAY, SOURCE, START, write_source
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from spark_jobs.portal.held_lake import HeldLake
+from spark_jobs.portal.held_lake import MOST_RECENT, DataFiles, HeldLake
 from spark_jobs.storage.descriptions.schema import Column, Table
 from spark_jobs.storage.lakes.stored_lake import StoredLake
 
@@ -42,13 +42,13 @@ def test_only_new_files_are_opened_and_those_that_went_are_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake, opened = HeldLake(tmp_path), []
-    whole = HeldLake._file
+    whole = DataFiles.read
 
-    def noted(self: HeldLake, root: Any, path: Any, *rest: Any) -> Any:
+    def noted(self: DataFiles, path: str, *rest: Any) -> Any:
         opened.append(path)
-        return whole(self, root, path, *rest)
+        return whole(self, path, *rest)
 
-    monkeypatch.setattr(HeldLake, "_file", noted)
+    monkeypatch.setattr(DataFiles, "read", noted)
     for token in range(4):
         write(lake, ("a", token))
         assert tokens(lake, "a") == [*range(token + 1)]
@@ -90,3 +90,43 @@ def test_stored_rows_are_those_of_the_newest_version_and_its_files_are_listed_on
     assert lake.stored(TABLE, ["token"], None, {"source": []}).fragments == ()
     write(lake, ("a", 9), mode="overwrite", predicate="source = 'a'")
     assert stored(lake, "a") == [9]
+
+
+def test_rows_of_a_source_are_read_of_its_files_alone_and_the_newest_of_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, opened = HeldLake(tmp_path), []
+    assert lake.newest_of_source(TABLE, "a", ["at"]) is None
+    for token in (3, 8, 5):
+        write(lake, ("a", token), ("b & ü/c", 10 + token))
+    whole = DataFiles.read
+
+    def noted(self: DataFiles, path: str, columns: Any, *rest: Any) -> Any:
+        opened.append((path, *columns))
+        return whole(self, path, columns, *rest)
+
+    monkeypatch.setattr(DataFiles, "read", noted)
+    rows = lake.of_source(TABLE, "b & ü/c", ["at", "token", "source"], pc.field("token") > 13, repeated=["source"])
+    assert sorted(row["token"] for row in rows.to_pylist()) == [15, 18]
+    assert rows.column_names == ["at", "token", "source"] and rows["at"].null_count == 2
+    assert len(opened) == 3 and all("source=b" in path for path, *_ in opened)
+    newest = lake.newest_of_source(TABLE, "a", ["source"])
+    assert newest == {"token": 8, "source": "a"}
+    assert len([columns for columns in opened[3:] if "source" in columns]) == 1, "more than tokens only of one file"
+    assert lake.newest_of_source(TABLE, "none", ["source"]) is None
+
+
+def test_of_large_values_only_the_last_ones_stay(tmp_path: Path) -> None:
+    lake, made = HeldLake(tmp_path), []
+
+    def ask(number: int, of: int = 1) -> None:
+        lake.recent(number, of, lambda: made.append(number))
+
+    for number in range(MOST_RECENT + 1):
+        ask(number)
+    ask(MOST_RECENT)
+    ask(1)
+    assert made == [*range(MOST_RECENT + 1)], "each was made once"
+    ask(0)
+    ask(1, 2)
+    assert made[-2:] == [0, 1], "the first went, and the other is another one now"

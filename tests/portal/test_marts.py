@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
+from decimal import Decimal
+from html import unescape
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from spark_jobs.config import Settings
 from spark_jobs.portal.asking import PageMissing, VisibleSources
 from spark_jobs.portal.marts import Mart
 from spark_jobs.portal.pages import Portal
+from spark_jobs.storage.names.shown_marts import ShownMarts, note_shown
 from tests.jobs.harness import SOURCE, write_source
 from tests.portal.conftest import append_row
 
@@ -135,3 +141,52 @@ def test_what_a_test_found_is_shown_to_those_who_may_read_all_that_it_reads(home
     assert page.count("secret") == 1, "the column of its own test"
     assert "select 2" not in page
     assert "loads_add_up" in page
+
+
+def build(home: Settings, name: str) -> None:
+    """Rows of a mart as a build of dbt leaves them: of three meters, with a decimal."""
+    rows = {
+        "meter": ["b", "a", "a"],
+        "window_start": [datetime(2024, 1, day, tzinfo=UTC) for day in (1, 1, 2)],
+        "price": [Decimal("1.50"), Decimal("2.25"), None],
+    }
+    place = f"{home.lake}/marts_staging.db/{name}"
+    write_deltalake(place, pa.table(rows))
+    note_shown(home.home, "meters", ShownMarts(1, "", {name: DeltaTable(place).version()}))
+
+
+def text_of(page: str) -> str:
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", page[page.index("<main") :])))
+
+
+def test_a_mart_page_has_types_and_the_order_of_its_rows(home: Settings) -> None:
+    build(home, "loads")
+    page = Portal(home, is_live=True).page("marts/loads.html")
+    text = text_of(page)
+    assert "meter string –" in text and "window_start timestamp –" in text and "price decimal(3,2) –" in text
+    assert "3 rows, ordered by window_start, newest first; meter." in text
+    assert re.search(r"a 2024-01-02 00:00Z – .*a 2024-01-01 00:00Z 2.25 .*b 2024-01-01 00:00Z 1.50 ", text)
+    assert '<th scope="col" class="num">price</th>' in page and '<td class="num">1.50</td>' in page
+    assert '<a href="#rows">3</a>' in page
+
+
+def test_a_mart_without_a_grain_says_so(home: Settings) -> None:
+    build(home, "teams")
+    text = text_of(Portal(home, is_live=True).page("marts/teams.html"))
+    assert "grain not declared: no test `grain` names columns" in text
+    assert "3 rows, in no particular order, as no grain is declared." in text
+
+
+def test_numbers_of_marts_lead_to_their_rows_and_no_link_is_a_dash(home: Settings) -> None:
+    build(home, "loads")
+    found(home, "grain_loads", "warned")
+    portal = Portal(home, is_live=True)
+    for page in ("index.html", "marts.html"):
+        html = portal.page(page)
+        assert '<a href="marts/loads.html#rows">3</a>' in html
+        assert 'href="marts/loads.html#tests"' in html
+    pages = ["index.html", "marts.html", *(f"marts/{name}.html" for name in MODELS)]
+    for page in pages:
+        html = portal.page(page)
+        assert not re.search(r"<a [^>]*>\s*–?\s*</a>", html), page
+        assert {*re.findall(r'href="#(\w+)"', html)} <= {*re.findall(r'id="(\w+)"', html)}, page

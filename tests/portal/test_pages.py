@@ -80,7 +80,13 @@ def test_every_link_leads_to_a_page_and_nothing_is_fetched_from_elsewhere(site: 
                 assert ":" not in link, (name, link)
                 path, _, anchor = unquote(link).partition("#")
                 assert (site / name).parent.joinpath(path).exists(), (name, link)
-                assert not anchor or (anchor in pages["glossary.html"].ids and path.endswith("glossary.html"))
+                to = (site / name).parent.joinpath(path).resolve().relative_to(site.resolve())
+                assert not anchor or anchor in pages[str(to)].ids, (name, link)
+
+
+def test_no_link_is_a_dash(site: Path) -> None:
+    for name in pages_of(site):
+        assert not re.search(r"<a [^>]*>\s*–?\s*</a>", (site / name).read_text()), name
 
 
 def charts_of(page: Path) -> dict[str, tuple[str, Any]]:
@@ -172,6 +178,27 @@ def test_words_of_the_glossary_explain_themselves(site: Path) -> None:
         r'<a class="word" href="../glossary.html#seal" title="The seal is the visible time below which [^"]*">seal</a>'
     )
     assert re.search(word, page)
+    explained = {
+        "index.html": [
+            "in quarantine",
+            "failing checks",
+            "late rows",
+            "last audit",
+            "Sources",
+            "Marts",
+            "Environments",
+        ],
+        "sources/meters.html": ["Drops", "Frontiers", "Quarantine", "Lateness", "Windows", "Chains", "audit"],
+        "runs/meters/test-1-1.html": ["drops", "Checks", "rejects", "duplicates"],
+        "quarantine/meters.html": ["Quarantine"],
+        "late/meters.html": ["Late rows", "event time", "entity"],
+        "marts.html": ["Marts", "shows the publication", "let pass"],
+        "marts/meter_hours.html": ["marts", "shows the publication"],
+    }
+    for name, words in explained.items():
+        text = (site / name).read_text()
+        for each in words:
+            assert re.search(rf'<a class="word" href="[^"]+" title="[^"]+">{each}</a>', text), (name, each)
 
 
 def test_texts_of_the_data_stand_as_they_are(site: Path) -> None:

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_jobs.portal.held_lake import HeldLake
-from spark_jobs.portal.results import _RESULTS, results, results_of_run
+from spark_jobs.portal.results import _RESULTS, checks, results_of_run
 from spark_jobs.sources import Source
+from spark_jobs.storage.descriptions.schema import Table
 
 RESULT = dict.fromkeys(_RESULTS.column_names) | {"run_id": "run-1", "gate": "silver", "kind": "suite", "token": 7}
 
@@ -21,14 +21,12 @@ class Stored:
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         self.rows = rows
 
-    def records(self, table: object, _: object) -> list[dict[str, Any]]:
-        return []
-
-    def of_source(self, _: object, __: str, where: pc.Expression | None = None) -> pa.Table:
+    def of_source(self, table: Table, _: str, columns: Any = (), where: Any = None, repeated: Any = ()) -> pa.Table:
         kinds = {"token": pa.int64(), "failing": pa.int64()}
-        schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _RESULTS.column_names])
-        rows = pa.Table.from_pylist(self.rows, schema=schema)
-        return rows if where is None else rows.filter(where)
+        schema = pa.schema([(name, kinds.get(name, pa.string())) for name in table.column_names])
+        rows = pa.Table.from_pylist(self.rows if table.table == "results" else [], schema=schema)
+        rows = rows if where is None else rows.filter(where)
+        return rows.select(columns) if columns else rows
 
 
 def shown(*rows: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -52,17 +50,27 @@ def test_the_newest_result_of_a_check_is_shown_whatever_tables_it_names() -> Non
     ]
 
 
-def test_of_checks_that_always_pass_one_result_of_a_run_stays_in_memory() -> None:
+def test_of_checks_that_always_pass_no_result_is_told() -> None:
     passed = [{"name": name, "verdict": "passed", "run_id": run} for name in "abcd" for run in ("run-1", "run-2")]
     warned = {"name": "d", "verdict": "warned", "run_id": "run-3"}
     audited: dict[str, Any] = {"name": "e", "verdict": "passed", "run_id": "run-1", "gate": "audit", "token": 1}
     rows = [RESULT | row for row in (audited, *passed, warned)]
     lake, source = cast(HeldLake, Stored(rows)), cast(Source, SimpleNamespace(name="meters"))
-    kept = {run: [(row["gate"], row["name"]) for row in found] for run, found in results(lake, source).items()}
+    of_checks = checks(lake, source)
+    assert len(of_checks.rows) == len(rows)
     # a later result of a check decides whether its warning still counts
-    assert kept == {
-        "run-1": [("silver", "a"), ("silver", "d")],
-        "run-2": [("silver", "a"), ("silver", "d")],
-        "run-3": [("silver", "d")],
-    }
+    assert [(row["run_id"], row["name"], row["verdict"]) for row in of_checks.telling] == [
+        ("run-1", "d", "passed"),
+        ("run-2", "d", "passed"),
+        ("run-3", "d", "warned"),
+    ]
     assert len(results_of_run(lake, source, "run-1")) == 5
+
+
+def test_of_a_result_that_stopped_a_run_its_words_are_told() -> None:
+    words = {"expectation": "Loads are small.", "observed": "101"}
+    stopped = RESULT | {"name": "low", "verdict": "failed", **words}
+    rows = [stopped, RESULT | {"name": "low", "verdict": "passed", "run_id": "run-2", "token": 9}]
+    lake, source = cast(HeldLake, Stored(rows)), cast(Source, SimpleNamespace(name="meters"))
+    failed, passed = checks(lake, source).telling
+    assert words.items() <= failed.items() and not words.keys() & passed.keys()

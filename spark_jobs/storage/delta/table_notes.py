@@ -37,14 +37,14 @@ def noted_table(handle: TableHandle, version: int | None = None) -> NotedTable:
     return NotedTable(table.version(), columns, note, table.metadata().description or "")
 
 
-def column_types(handle: TableHandle) -> dict[str, str]:
-    """The types of the table's columns, as Spark names them, by name.
+def column_types(handle: TableHandle, version: int | None = None) -> dict[str, str]:
+    """The types of the table's columns, as Spark names them, by name; of its newest version or the one named.
 
     Raises:
         deltalake.exceptions.TableNotFoundError: there is no table.
     """
 
-    table = open_table(handle)
+    table = open_table(handle, version)
     return {field.name: _sql_type(field.type) for field in table.schema().fields}
 
 
