@@ -15,6 +15,7 @@ from spark_jobs.engine.windows import LISTED_REASONS
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.late_rows import published_late
 from spark_jobs.sources import Source
+from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.descriptions.tables import FILES
 
 Row = dict[str, Any]
@@ -97,16 +98,16 @@ class LateRows:
         ]
 
 
-def late_by_drop(lake: HeldLake, source: Source) -> dict[int, int]:
+def late_by_drop(lake: HeldLake, source: Source, current: Publication) -> dict[int, int]:
     """The number of the source's late rows that are published, each counted once, by drop."""
-    rows = _late_once(_net_late(lake, source))
+    rows = _late_once(_net_late(lake, source, current))
     numbers, counts = np.unique(_numbers(rows, source), return_counts=True)
     return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
 
-def late(lake: HeldLake, source: Source) -> LateRows:
+def late(lake: HeldLake, source: Source, current: Publication) -> LateRows:
     """The numbers of the source's late rows that are published, by lateness and by what definitions did with them."""
-    net = _net_late(lake, source)
+    net = _net_late(lake, source, current)
     by_action: dict[tuple[str | None, str], Row] = {}
     groups = net.group_by(["definition", "action"], use_threads=False)
     summed = groups.aggregate([("diff_sum", "sum"), ("known_from_max", "max")])
@@ -122,11 +123,11 @@ def late(lake: HeldLake, source: Source) -> LateRows:
     return LateRows(in_order, dict(Counter(zip(numbers, kind.tolist(), strict=True))))
 
 
-def _net_late(lake: HeldLake, source: Source) -> pa.Table:
+def _net_late(lake: HeldLake, source: Source, current: Publication) -> pa.Table:
     """The published rows of `silver.late` that count, with the newest time from which each is known."""
     columns = ["row_id", "definition", "action", "drop_lo", "late_by", "diff", "known_from", "token"]
     key = ["row_id", "drop_lo", "definition", "action", "late_by"]
-    rows = published_late(lake, source, columns)
+    rows = published_late(lake, source, current, columns)
     net = rows.group_by(key, use_threads=False).aggregate([("diff", "sum"), ("known_from", "max")])
     return net.filter(pc.greater(net["diff_sum"], 0))
 

@@ -13,7 +13,7 @@ from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.reads.landed import with_landings
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination import publication
-from spark_jobs.storage.coordination.publication import visible_rows
+from spark_jobs.storage.coordination.publication import Publication, visible_rows
 from spark_jobs.storage.descriptions.tables import LATE
 from spark_jobs.storage.descriptions.times import instant
 
@@ -21,12 +21,11 @@ Row = dict[str, Any]
 _READ = ("row_id", "entity", "event_time", "drop_lo", "definition", "action", "late_by", "diff", "known_from", "token")
 
 
-def published_late(lake: HeldLake, source: Source, columns: Sequence[str]) -> pa.Table:
+def published_late(lake: HeldLake, source: Source, current: Publication, columns: Sequence[str]) -> pa.Table:
     """The rows of `silver.late` that are published of a source: rows that came and rows that went, each with `diff`.
 
-    `columns` must have `known_from` and `token`.
+    `current`: its publication in force. `columns` must have `known_from` and `token`.
     """
-    current = publication.load(lake, source)
     is_published = visible_rows(current) & (pc.field("known_from") < pa.scalar(instant(current.published_us)))
     return lake.of_source(LATE, source.name, columns, is_published)
 
@@ -38,7 +37,7 @@ def late_rows(lake: HeldLake, source: Source) -> list[Row]:
     definition did with it, in words.
     """
     net: Counter[tuple[Any, ...]] = Counter()
-    for row in published_late(lake, source, _READ).to_pylist():
+    for row in published_late(lake, source, publication.load(lake, source), _READ).to_pylist():
         net[tuple(row[name] for name in _READ[:7])] += row["diff"]
     by_id: dict[tuple[int, Any], Row] = {}
     for (row_id, entity, event_time, lo, definition, action, late_by), count in net.items():

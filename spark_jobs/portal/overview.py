@@ -236,7 +236,8 @@ def source_facts(
 
 def _facts(lake: HeldLake, source: Source) -> SourceFacts:
     files = of_drops.ledger(lake, source)
-    drops, late = of_drops.drops(files), of_drops.late_by_drop(lake, source)
+    current = publication.load(lake, source)
+    drops, late = of_drops.drops(files), of_drops.late_by_drop(lake, source, current)
     records = quarantined(lake, source, files)
     in_open = records.filter(pc.equal(records["replay_state"], OPEN))["seq_no"].to_pylist()
     for seq_no, count in Counter(in_open).items():
@@ -246,10 +247,10 @@ def _facts(lake: HeldLake, source: Source) -> SourceFacts:
         if seq_no in drops:
             drops[seq_no].late = count
     of_checks = checks(lake, source)
-    of_source = runs(lake, source, files, of_checks)
+    of_source = runs(lake, source, current, files, of_checks)
     newest = lake.newest_of_source(FRONTIERS, source.name, ["state"])
     return SourceFacts(
-        *(source, publication.load(lake, source), frontiers.of_row(source, newest), drops, of_source),
+        *(source, current, frontiers.of_row(source, newest), drops, of_source),
         *(len(records), len(in_open), sum(late.values())),
         standing=standing(lake, source, drops, of_source, of_checks.telling),
         erasures=_erasures(lake, source),
@@ -310,7 +311,7 @@ def source_page(lake: HeldLake, facts: SourceFacts) -> SourcePage:
             source,
         ),
     ]
-    late_rows = of_drops.late(lake, source)
+    late_rows = of_drops.late(lake, source, facts.publication)
     keeps = source.keeps_chains and facts.is_published and lake.version(CHAINS) >= 0
     return SourcePage(
         calendar(facts.cells, source),

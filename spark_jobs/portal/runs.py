@@ -27,7 +27,7 @@ from spark_jobs.portal.results import (
 )
 from spark_jobs.reads.publications import PublicationEntry, publications_of
 from spark_jobs.sources import Source
-from spark_jobs.storage.coordination import publication
+from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.descriptions.tables import FILES, FRONTIERS
 from spark_jobs.storage.descriptions.times import instant
 
@@ -221,8 +221,9 @@ class Runs(Sequence[Run]):
         return newest
 
 
-def runs(lake: HeldLake, source: Source, files: pa.Table, of_checks: Checks) -> Runs:
-    """All runs of the source that have left rows in the lake, newest first. `files`: the source's ledger."""
+def runs(lake: HeldLake, source: Source, current: Publication, files: pa.Table, of_checks: Checks) -> Runs:
+    """All runs of the source that have left rows in the lake, newest first. `files`: the source's ledger; `current`:
+    its publication in force."""
     moves = lake.of_source(FRONTIERS, source.name, _MOVES).sort_by("token")
     of_runs, results = manifests(lake, source), of_checks.rows
     ids, (landed, moved, judged, ended) = _codes([table["run_id"] for table in (files, moves, results, of_runs)])
@@ -252,7 +253,7 @@ def runs(lake: HeldLake, source: Source, files: pa.Table, of_checks: Checks) -> 
     for row in sorted(of_checks.telling, key=urgency):
         if row["verdict"] != "passed":
             findings.setdefault(row["run_id"], []).append(row)
-    by_run = publications_of(moves, publication.load(lake, source).published_us)
+    by_run = publications_of(moves, current.published_us)
     return Runs(
         *([ids[code] for code in order.tolist()], token[order], rows),
         *(np.bincount(moved, minlength=len(ids)), np.bincount(judged, minlength=len(ids)), has_moved_seal, is_judged),
