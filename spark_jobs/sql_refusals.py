@@ -9,13 +9,14 @@ from spark_jobs.errors import TidemarkError, first_condition
 
 _MISSING_MART = re.compile(r"`marts`\.`([^`]+)`")
 """A mart's name, as Spark writes it in an error."""
-_FOR_DEVELOPERS = re.compile(r"\n+JVM stacktrace|;?\n'[A-Z]")
+_FOR_DEVELOPERS = re.compile(r"\n+JVM stacktrace|;?\n'[A-Z]|;\n!?[A-Z]|\n\s*at [\w.$]+\(")
 """The begin of what follows the sentence: a stack, or a plan."""
-_CLASS = re.compile(
-    r"^(?:Error running query: )?(?:\[[\w.]+\] )?(?:[a-z]\w*\.)+\w+(?:Exception|Error): |^\[?\w*Exception\]?:?\s*"
+_CLASS = r"(?:[a-z]\w*\.)+\w+(?:Exception|Error):\s*"
+_IN_FRONT = re.compile(rf"\A(?:{_CLASS}|Error running query: |\[[\w.]+\] (?={_CLASS})|\[?\w*Exception\]?:?\s+)+")
+"""The classes of the error in front of the sentence, in the forms of Spark Connect and of the Thrift server."""
+_OWN = re.compile(
+    r"(?:\A|\[USER_RAISED_EXCEPTION\] )([a-z]\w*: expected .*?)(?=\s+SQLSTATE: [0-9A-Z]{5}|\Z)", re.DOTALL
 )
-"""The class of the error in front of the sentence, in the forms of Spark Connect and of the Thrift server."""
-_OWN = re.compile(r"\b[a-z]\w*: expected .*?(?=\s+SQLSTATE: [0-9A-Z]{5}|\Z)", re.DOTALL)
 """The sentence of the guard, or of a function that reads the past."""
 
 
@@ -30,7 +31,7 @@ def sql_refusal(message: str, sqlstate: str | None, is_built: Callable[[str], bo
 
     `is_built` is true for a mart that was built, although readers do not see it.
     """
-    sentence = _CLASS.sub("", _FOR_DEVELOPERS.split(message.strip())[0].strip()).strip()
+    sentence = _sentence(message)
     condition = first_condition(sentence)
     consequence, next_step = "", "correct the statement; `tidemark sql 'SHOW TABLES IN silver'` lists what there is"
     mart = _MISSING_MART.search(sentence)
@@ -48,8 +49,12 @@ def sql_refusal(message: str, sqlstate: str | None, is_built: Callable[[str], bo
 
 def own_sentence(message: str) -> str | None:
     """The sentence of Tidemark's own refusal in Spark's message, such as that of the guard; None if it has none."""
-    sentence = _OWN.search(_FOR_DEVELOPERS.split(message)[0])
-    return None if sentence is None else sentence[0]
+    own = _OWN.search(_sentence(message))
+    return None if own is None else own[1]
+
+
+def _sentence(message: str) -> str:
+    return _IN_FRONT.sub("", _FOR_DEVELOPERS.split(message.strip())[0].strip()).strip()
 
 
 def _about_mart(mart: str, *, is_built: bool) -> tuple[str, str]:

@@ -11,7 +11,7 @@ _PIECE = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|--[^\n]*|/\*
 def statements(text: str) -> list[str]:
     """The statements of a text, split at semicolons outside quotes and comments."""
     parts, current = [], ""
-    for piece in _PIECE.findall(text + ";"):
+    for piece in _PIECE.findall(f"{text}\n;"):  # a comment may be the last line
         if piece != ";":
             current += piece
             continue

@@ -260,7 +260,7 @@ def test_a_backup_holds_the_sets_of_one_lake(settings: Settings, tmp_path: Path)
 
 
 def with_own_folders(settings: Settings, tmp_path: Path) -> tuple[Settings, dict[str, Path]]:
-    """The settings with five folders of one's own, and the folders by their parts of a set."""
+    """The settings with plugins, expectations, dbt models, an environment and a query; the folders by their parts."""
     folders = {part: tmp_path / "öwn of us" / part for part in ("plugins", "expectations", "dbt")}
     own = settings.model_copy(update=folders)
     folders |= {part: settings.home / part for part in ("environments", "queries")}

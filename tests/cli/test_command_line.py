@@ -341,6 +341,7 @@ def test_the_help_has_a_topic_and_one_line_for_each_command(capsys: pytest.Captu
         ("SELECT `a;b`", ["SELECT `a;b`"]),
         ("SELECT 1 -- one; two\n; -- only; a comment\n", ["SELECT 1 -- one; two"]),
         ("/* a; b */ SELECT 1;/* end */", ["/* a; b */ SELECT 1"]),
+        ("SELECT 1; SELECT 2 -- the last line", ["SELECT 1", "SELECT 2 -- the last line"]),
         (" ;; \n", []),
     ],
 )

@@ -40,7 +40,8 @@ class SqlTab:
 
     def open(self, fragment: str = "") -> None:
         self.visit.open(f"{self.address}/sql.html{fragment}")
-        self.tab.get_by_role("button", name="hourly", exact=True).wait_for(state="attached", timeout=120_000)
+        # on a phone the tables are folded
+        self.tab.locator("#tables li").first.wait_for(state="attached", timeout=120_000)
 
     def write(self, text: str) -> None:
         self.tab.get_by_role("textbox", name="SQL statement").click()

@@ -184,8 +184,9 @@ def test_a_cookie_alone_runs_no_statement(ask: Any, home: Settings) -> None:
 
 
 def test_a_viewer_saves_a_query_under_their_own_name(ask: Any, home: Settings) -> None:
-    assert ask("sql/save", "viewer", body={"name": "../a", "statement": "SELECT 1"}, **PAGE).status_code == 400
-    assert ask("sql/save", "viewer", body={"name": "a", "statement": "SELECT 1"}, **PAGE).status_code == 200
+    refused = ask("sql/save", "viewer", body={"name": "../a", "statement": "SELECT 1"}, **PAGE)
+    assert refused.json()["code"] == "parameter"
+    assert ask("sql/save", "viewer", body={"name": "a", "statement": "SELECT 1"}, **PAGE).json() is None
     assert (home.home / "queries" / "a.sql").read_text().startswith("-- saved by somebody at ")
     assert ask("sql/delete", "viewer", body={"name": "a"}, **PAGE).status_code == 200
     assert ask("sql/saved", "viewer", body={}, **PAGE).json() == []
@@ -194,7 +195,7 @@ def test_a_viewer_saves_a_query_under_their_own_name(ask: Any, home: Settings) -
 @pytest.mark.parametrize("body", ["", "[]", "{", '{"statement": 1, "tab": "1"}', '{"statement": "SELECT 1"}'])
 def test_a_request_of_another_form_is_refused(ask: Any, body: str) -> None:
     refused = ask("sql/run", "viewer", body=body, **PAGE)
-    assert (refused.status_code, refused.json()["code"]) == (400, "parameter")
+    assert refused.json()["code"] == "parameter"
 
 
 def test_a_question_that_fits_no_table_is_answered_by_its_refusal(ask: Any) -> None:

@@ -110,7 +110,7 @@ def post(request: pytest.FixtureRequest, lake: Installation) -> Iterator[Post]:
 
 def run(post: Post, statement: str, **values: Any) -> dict[str, Any]:
     answer = post("run", statement=statement, **values)
-    assert answer.status_code == 200, answer.text
+    assert "rows" in answer.json(), answer.text
     return answer.json()
 
 
@@ -160,16 +160,14 @@ def test_long_values_end_the_shown_rows(post: Post) -> None:
     ],
 )
 def test_a_refusal_is_a_sentence_and_no_stack(post: Post, statement: str, sentence: str) -> None:
-    answer = post("run", statement=statement)
-    assert answer.status_code == 400
-    error = answer.json()["error"]
+    error = post("run", statement=statement).json()["error"]
     assert sentence in error
     assert not re.search(r"Exception|\bat org\.|\bjava\.|'Project", error), error
 
 
 def test_a_limit_of_readers_is_said(post: Post) -> None:
     answer = post("csv", statement="SELECT id FROM range(30000)")
-    assert answer.status_code == 400 and answer.json()["error"].startswith("limit_rows: ")
+    assert answer.json()["error"].startswith("limit_rows: ")
 
 
 def test_tables_are_read_as_known_at_a_time(post: Post) -> None:
@@ -186,7 +184,7 @@ def test_tables_are_read_as_known_at_a_time(post: Post) -> None:
         "gold.state",
     ]
     early = post("run", statement=statement, as_of="2023-01-01T00:00")
-    assert early.status_code == 400 and early.json()["error"].startswith("before_first_publication: expected a time")
+    assert early.json()["error"].startswith("before_first_publication: expected a time")
 
 
 def test_names_are_those_that_a_reader_may_read(post: Post) -> None:
@@ -213,27 +211,27 @@ def test_a_cancelled_statement_ends_in_the_server_too(post: Post) -> None:
     # more often than a reader may have statements open
     for _ in range(LIMITS["reader_statements"] + 1):
         answer = cancelled(post, "run", FOR_LONG)
-        assert (answer.status_code, answer.json()["code"]) == (409, "statement_cancelled")
+        assert answer.json()["code"] == "statement_cancelled"
     assert run(post, "SELECT 1")["rows"] == [["1"]]
 
 
 def test_rows_that_are_computed_as_they_are_fetched_are_cancelled_too(post: Post) -> None:
     one_task = "SELECT id FROM range(0, 1000000000000, 1, 1) WHERE hash(id) = 7"
-    assert cancelled(post, "csv", one_task).status_code == 409
+    assert cancelled(post, "csv", one_task).json()["code"] == "statement_cancelled"
 
 
 def test_a_statement_ends_with_the_browser(post: Post) -> None:
     for number in range(LIMITS["reader_statements"] + 1):
         with pytest.raises(httpx.ReadTimeout):
             post("run", statement=FOR_LONG, tab=f"tab {number}", timeout=4)
-    until(lambda: post("run", statement="SELECT 1").status_code == 200, 60)
+    until(lambda: post("run", statement="SELECT 1").json().get("rows") == [["1"]], 60)
 
 
 def test_a_tab_has_one_statement(post: Post) -> None:
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(post, "run", statement=FOR_LONG)
         until(lambda: post("run", statement="SELECT 1").status_code == 200 and first.done(), 60)
-        assert first.result().status_code == 409
+        assert first.result().json()["code"] == "statement_cancelled"
 
 
 def test_without_a_server_the_answer_says_how_to_start_it(tmp_path: Path) -> None:
@@ -244,7 +242,7 @@ def test_without_a_server_the_answer_says_how_to_start_it(tmp_path: Path) -> Non
     with serving(installed.settings) as served, posting(served.address, served.url) as asked:
         for action in ("run", "names"):
             answer = asked(action, statement="SELECT 1")
-            assert answer.status_code == 503 and "`tidemark up`" in answer.json()["error"]
+            assert "`tidemark up`" in answer.json()["error"]
         installed.settings.logins_file.unlink()
         assert "`tidemark up`" in asked("names").json()["error"]
         assert asked("saved").json() == []
@@ -357,7 +355,6 @@ def test_a_statement_is_cancelled_by_its_button(page: SqlTab) -> None:
     page.tab.get_by_role("button", name="Run", exact=True).click()
     page.tab.get_by_role("button", name="Cancel").click()
     page.tab.get_by_text("Cancelled.").wait_for(timeout=60_000)
-    assert page.visit.wrong.pop().startswith("error: Failed to load resource"), "the browser's own line about 409"
 
 
 def test_a_query_is_saved_opened_and_deleted(page: SqlTab) -> None:
@@ -365,7 +362,6 @@ def test_a_query_is_saved_opened_and_deleted(page: SqlTab) -> None:
     page.tab.get_by_label("Name", exact=True).fill("one & only")
     page.tab.get_by_role("button", name="Save for all users").click()
     page.tab.get_by_text("a name of up to 80").wait_for()
-    assert page.visit.wrong.pop().startswith("error: Failed to load resource")
     page.tab.get_by_label("Name", exact=True).fill("one (1)")
     page.tab.get_by_role("button", name="Save for all users").click()
     page.tab.get_by_role("button", name="one (1)", exact=True).wait_for()
@@ -404,5 +400,4 @@ def test_hostile_texts_stay_texts(page: SqlTab, lake: Installation) -> None:
     page.run()
     assert EVIL in page.tab.get_by_role("alert").inner_text()
     assert page.tab.locator("main img, main script:not([type='application/json'])").count() == 0
-    assert page.visit.wrong.pop().startswith("error: Failed to load resource"), "the browser's own line about 400"
     (folder / "evil.sql").unlink()

@@ -25,8 +25,7 @@ from spark_jobs.portal.sql.as_of import PastStatement, instant, read_past
 from spark_jobs.portal.sql.names import NamesForReaders
 from spark_jobs.portal.sql.results import all_rows, first_rows
 from spark_jobs.portal.sql.saved import SavedQueries
-from spark_jobs.portal.sql.statement import Statement, StatementCancelled
-from spark_jobs.server.errors import LoginMissing, ServerUnreachable
+from spark_jobs.portal.sql.statement import Statement
 from spark_jobs.statements import statements
 
 PREFIX = "sql/"
@@ -48,7 +47,11 @@ class PageBusy(TidemarkError):
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to a request: its status, the type of its body, and the body from its begin on."""
+    """The answer to a request: its status, the type of its body, and the body from its begin on.
+
+    A statement that is refused is an answer like others, JSON with `error` and `code`: browsers write other statuses to
+    their consoles.
+    """
 
     status: HTTPStatus
     kind: str
@@ -106,7 +109,8 @@ class SqlDesk:
             expect_same_site(headers)
             request = _Request.parse(body, who)
         except TidemarkError as error:
-            return _ended(_refusal(error))
+            is_ours = not isinstance(error, CrossSite)
+            return _ended(_refusal(error, HTTPStatus.BAD_REQUEST if is_ours else HTTPStatus.FORBIDDEN))
         if action in ("cancel", "saved", "save", "delete"):  # these need no session
             return _ended(_answer(do, request))
         if not self._seats.acquire(blocking=False):
@@ -235,15 +239,7 @@ def _reply(result: Any, status: HTTPStatus = HTTPStatus.OK) -> Reply:
     return Reply(status, JSON, BytesIO(json.dumps(result, ensure_ascii=False).encode()))
 
 
-def _refusal(error: TidemarkError) -> Reply:
-    statuses = {
-        CrossSite: HTTPStatus.FORBIDDEN,
-        PageBusy: HTTPStatus.TOO_MANY_REQUESTS,
-        ServerUnreachable: HTTPStatus.SERVICE_UNAVAILABLE,
-        LoginMissing: HTTPStatus.SERVICE_UNAVAILABLE,
-        StatementCancelled: HTTPStatus.CONFLICT,
-    }
-    status = statuses.get(type(error), HTTPStatus.BAD_REQUEST)
+def _refusal(error: TidemarkError, status: HTTPStatus = HTTPStatus.OK) -> Reply:
     return _reply({"error": error.sentence(), "code": error.code}, status)
 
 

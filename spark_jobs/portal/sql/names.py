@@ -13,6 +13,7 @@ from spark_jobs.config import Settings
 from spark_jobs.portal.sql.as_of import SUFFIX
 from spark_jobs.portal.sql.statement import Session
 from spark_jobs.server.logins import READABLE, UNPUBLISHED
+from spark_jobs.sql_refusals import SqlRefused
 
 KEPT_S = 30.0
 """The seconds for which names are kept: a run that adds a table is rare."""
@@ -107,11 +108,9 @@ def _place(database: str) -> tuple[int, str]:
 
 def _columns(session: Session, table: str) -> list[list[str]]:
     """The columns of a table that is there; those of one that has gone since are none."""
-    from pyhive.exc import OperationalError
-
     try:
         described: list[tuple[Any, ...]] = session.rows(f"DESCRIBE {'.'.join(map(_quoted, table.split('.', 1)))}")
-    except OperationalError:
+    except SqlRefused:
         return []
     columns = []
     for name, kind, comment in described:

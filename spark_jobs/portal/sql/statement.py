@@ -75,7 +75,7 @@ class Statement:
             except OperationalError as error:
                 if self._cancelled.is_set():
                     raise _cancellation() from None
-                raise self._refusal(*_message(error)) from None
+                raise _refusal(*_message(error), self._is_built) from None
             finally:
                 with self._lock:
                     self._operation = None
@@ -113,13 +113,8 @@ class Statement:
         if self._cancelled.is_set():
             raise _cancellation()
         if status.operationState != TOperationState.FINISHED_STATE:
-            raise self._refusal(status.errorMessage or "the statement ended without a result", status.sqlState)
-
-    def _refusal(self, message: str, sqlstate: str | None) -> TidemarkError:
-        own = own_sentence(message)
-        if own is not None:
-            return RefusedByServer(expected="", found=own, condition=first_condition(message), sqlstate=sqlstate)
-        return sql_refusal(message, sqlstate, self._is_built)
+            message = status.errorMessage or "the statement ended without a result"
+            raise _refusal(message, status.sqlState, self._is_built)
 
 
 class Cursor:
@@ -157,6 +152,7 @@ class Session:
 
     Raises:
         ServerUnreachable: the lake server does not answer, or has gone.
+        RefusedByServer: the reader has as many sessions or statements as it may have.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -164,6 +160,7 @@ class Session:
         self._connection: Any = None
 
     def __enter__(self) -> Session:
+        from pyhive.exc import OperationalError
         from thrift.transport.TTransport import TTransportException
 
         # at their level `INFO` they repeat each statement
@@ -173,6 +170,8 @@ class Session:
             self._connection = thrift_connection(self._settings, login(self._settings, "reader"), timeout_s)
         except (TTransportException, EOFError, OSError) as error:
             raise _unreachable(self._settings, error) from None
+        except OperationalError as error:
+            raise _refusal(*_message(error)) from None
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -199,16 +198,32 @@ class Session:
         return Cursor(cursor)
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """All rows of a short statement."""
+        """All rows of a short statement.
+
+        Raises:
+            RefusedByServer, SqlRefused: the server refuses it.
+        """
+        from pyhive.exc import OperationalError
+
         cursor = self._connection.cursor()
-        cursor.execute(statement)
-        return list(cursor.fetchall())
+        try:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+        except OperationalError as error:
+            raise _refusal(*_message(error)) from None
 
 
 def _message(error: Any) -> tuple[str, str | None]:
     """The message and the SQLSTATE of PyHive's error."""
     status = getattr(error.args[0], "status", None) if error.args else None
     return (str(error), None) if status is None else (status.errorMessage or "", status.sqlState)
+
+
+def _refusal(message: str, sqlstate: str | None, is_built: Callable[[str], bool] = lambda _: False) -> TidemarkError:
+    own = own_sentence(message)
+    if own is not None:
+        return RefusedByServer(expected="", found=own, condition=first_condition(message), sqlstate=sqlstate)
+    return sql_refusal(message, sqlstate, is_built)
 
 
 def _cancellation() -> StatementCancelled:

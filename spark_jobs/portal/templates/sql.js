@@ -39,6 +39,7 @@
     }
   }
 
+  /** The answer to a request: a file of CSV as a blob, or JSON. A refusal is thrown. */
   async function ask(action, values = {}, options = {}) {
     let reply;
     try {
@@ -48,12 +49,12 @@
     } catch {
       throw new Refusal("The portal does not answer. With Airflow `tidemark up` starts it, without Airflow `tidemark open`.", "unreachable");
     }
-    if (reply.ok) return reply;
-    const refusal = await reply.json().catch(() => ({ error: `The portal answers with the status ${reply.status}.` }));
-    throw new Refusal(refusal.error, refusal.code);
+    const ended = () => { throw new Refusal("The connection ended before the whole answer was here.", "unreachable"); };
+    if (reply.ok && reply.headers.get("Content-Type").startsWith("text/csv")) return reply.blob().catch(ended);
+    const answer = await reply.json().catch(reply.ok ? ended : () => ({ error: `The portal answers with the status ${reply.status}.` }));
+    if (answer !== null && "error" in answer) throw new Refusal(answer.error, answer.code);
+    return answer;
   }
-
-  const askJson = async (action, values) => (await ask(action, values)).json();
 
   // ---- the names of tables and columns
 
@@ -64,7 +65,7 @@
   async function columnsOf(tables) {
     const fresh = tables.filter((table) => !known.columns.has(table));
     if (!fresh.length) return;
-    const columns = await askJson("columns", { tables: fresh });
+    const columns = await ask("columns", { tables: fresh });
     for (const table of fresh) known.columns.set(table, columns[table] ?? []);
     configureCompletion();
   }
@@ -132,7 +133,7 @@
 
   async function lookUpNames() {
     try {
-      const { tables, functions } = await askJson("names");
+      const { tables, functions } = await ask("names");
       Object.assign(known, { tables, functions });
       listTables();
       configureCompletion();
@@ -297,10 +298,7 @@
     setBusy(true);
     const begun = performance.now();
     try {
-      const reply = await ask(action, { statement: text, as_of: at("as-of").value, tab });
-      const result = await (action === "csv" ? reply.blob() : reply.json()).catch(() => {
-        throw new Refusal("The connection ended before all rows were here.", "unreachable");
-      });
+      const result = await ask(action, { statement: text, as_of: at("as-of").value, tab });
       return { result, seconds: (performance.now() - begun) / 1000 };
     } catch (refusal) {
       say(refusal.code === "statement_cancelled" ? "Cancelled." : "");
@@ -470,7 +468,7 @@
 
   async function listSaved() {
     try {
-      saved = await askJson("saved");
+      saved = await ask("saved");
     } catch (refusal) {
       at("save-status").textContent = refusal.message;
       return;
