@@ -18,7 +18,7 @@ class PageMissing(TidemarkError):
     code = "page_missing"
 
 
-def missing(page: str) -> PageMissing:
+def missing_page(page: str) -> PageMissing:
     """The refusal of a page that is not there, or that the user may not see."""
     return PageMissing(
         expected="a page of the portal",
@@ -59,10 +59,10 @@ class VisibleSources:
     acts_on: Callable[[str], bool] = lambda _: False
 
 
-def paged(records: Sequence[Any], number: str, name: str) -> ListPage:
+def page_of_list(records: Sequence[Any], number: str, name: str) -> ListPage:
     """The page `number` of a long list. PageMissing: the list has no such page; `name` is the name of the page."""
     pages = pages_of(len(records))
     if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= pages:
-        raise missing(name)
+        raise missing_page(name)
     first = (int(number) - 1) * PAGED
     return ListPage(int(number), pages, list(records[first : first + PAGED]), len(records), pages * PAGED)

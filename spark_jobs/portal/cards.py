@@ -10,12 +10,12 @@ from typing import Any
 
 from spark_jobs.model import pluralize
 from spark_jobs.portal.charts import Chart
+from spark_jobs.portal.drop_states import Override
 from spark_jobs.portal.freshness import SourceFreshness
 from spark_jobs.portal.marts import Mart, MartRows
 from spark_jobs.portal.months import VERDICTS
 from spark_jobs.portal.overview import BEHIND, SourceFacts
 from spark_jobs.portal.results import NOTABLE, STOPPED
-from spark_jobs.portal.standing import Override
 
 LAST_DROPS = 28
 """The drops of which a card shows the rows and the verdicts."""

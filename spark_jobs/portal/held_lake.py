@@ -72,7 +72,7 @@ class HeldLake(StoredLake):
                 return none.select(list(columns))
             stored = {field.name for field in log.schema().fields}
             present = [column for column in columns if column in stored]
-            of_version = self.kept(
+            of_version = self.remember(
                 (table.qualified, tuple(columns)), log.version(), lambda: self._read(table, log, present)
             )
         read = _whole(table, columns, of_version)
@@ -128,7 +128,7 @@ class HeldLake(StoredLake):
             paths = {} if log is None else self._paths_by_source(table, log)
             if log is None or paths is None:
                 return None
-            stored = self.kept(("schema", table.qualified), log.version(), lambda: _stored_schema(log))
+            stored = self.remember(("schema", table.qualified), log.version(), lambda: _stored_schema(log))
             return DataFiles(self.folder.handle(table), paths.get(source, ()), *stored)
 
     def stored(
@@ -153,7 +153,7 @@ class HeldLake(StoredLake):
             log = self._log(table)
             if log is None:
                 return super().stored(table, columns, where, partitions)
-            dataset = self.kept(key, (log.version(), chosen), lambda: dataset_of(log, system, partitions))
+            dataset = self.remember(key, (log.version(), chosen), lambda: dataset_of(log, system, partitions))
         return rows_of(dataset, columns, where)
 
     def version(self, table: Table) -> int:
@@ -196,7 +196,7 @@ class HeldLake(StoredLake):
         """All rows of a table at one of its versions."""
         return open_table(self.folder.handle(table), version).to_pyarrow_table()
 
-    def kept(self, key: Any, of: Any, make: Callable[[], Value]) -> Value:
+    def remember(self, key: Any, of: Any, make: Callable[[], Value]) -> Value:
         """The value of `make` for `key`: from memory if `of` equals that of the call before, else made anew."""
         with self._lock:
             if key not in self._kept or self._kept[key][0] != of:
@@ -228,7 +228,7 @@ class HeldLake(StoredLake):
 
     def _paths_by_source(self, table: Table, log: Any) -> dict[str, tuple[str, ...]] | None:
         """`_by_source` of a table's log, from memory until the table has a new version."""
-        return self.kept(("partitions", table.qualified), log.version(), lambda: _by_source(log))
+        return self.remember(("partitions", table.qualified), log.version(), lambda: _by_source(log))
 
     def _log(self, table: Table) -> Any:
         """The table's log at its newest version; None if the table does not exist."""

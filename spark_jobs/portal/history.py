@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from spark_jobs.definitions.folding import columns_read, fold_rows, folded_columns
 from spark_jobs.portal.charts import Chart, finite
 from spark_jobs.portal.held_lake import HeldLake
-from spark_jobs.portal.values import is_number, shown
+from spark_jobs.portal.values import format_value, is_number
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.reads.why import Why
 from spark_jobs.sources import Source
@@ -47,7 +47,8 @@ def steps_chart(why: Why, now: datetime) -> Chart | None:
         for name in varying
     ]
     data = {"times": [time.isoformat() for time in times], "notes": [*notes, notes[-1]], "series": series}
-    summary = "; ".join(f"{name} {shown(first.values[name])} → {shown(last.values[name])}" for name in varying)
+    pairs = [(name, *(format_value(each.values[name]) for each in (first, last))) for name in varying]
+    summary = "; ".join(f"{name} {before} → {after}" for name, before, after in pairs)
     return Chart("The values by the time from which they are known", "steps", summary, data)
 
 
@@ -125,13 +126,13 @@ def _state_chart(
         return finite(states[i, j][place]) if (i, j) in states else None
 
     lines = [
-        {"title": f"known at {shown(time)}", "values": [value(i, j) for i in range(len(events))]}
+        {"title": f"known at {format_value(time)}", "values": [value(i, j) for i in range(len(events))]}
         for j, time in enumerate(known_times)
     ]
     data = {"title": name, "times": [event.isoformat() for event in events], "lines": lines}
-    titles = [f"known at {shown(time)}" for time in known_times]
+    titles = [f"known at {format_value(time)}" for time in known_times]
     table = [[event, *(value(i, j) for j in range(len(known_times)))] for i, event in enumerate(events)]
-    last = shown(value(len(events) - 1, len(known_times) - 1))
+    last = format_value(value(len(events) - 1, len(known_times) - 1))
     n_known = len(known_times)
     summary = f"{name} at {len(events)} event times, as known at {n_known} times; the newest value is {last}"
     return Chart(f"{name} over event time", "known", summary, data, ["event time", *titles], table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spark_jobs.portal.names import MOST_CHARACTERS, encoded, encoded_key
+from spark_jobs.portal.names import MOST_CHARACTERS, encode_key, encode_part
 from spark_jobs.portal.values import key_text
 
 _HTML = ".html"
@@ -28,7 +28,7 @@ class Links:
 
     def to(self, *parts: str, at: str = "") -> str | None:
         """The link to a page by the parts of its name, which may be any texts; `at`: an anchor in the page."""
-        name = "/".join(map(encoded, parts)) + _HTML
+        name = "/".join(map(encode_part, parts)) + _HTML
         too_long = any(len(part) > MOST_CHARACTERS for part in name.split("/"))
         return None if self._is_alone or too_long else f"{self._up}{name}{at and '#'}{at}"
 
@@ -46,8 +46,8 @@ class Links:
         """The link to the page with the reasons for a published row."""
         if key is None or self._is_alone:
             return None
-        last = encoded_key(key) + _HTML
-        name = f"why/{encoded(source)}/{encoded(table.rsplit('.', maxsplit=1)[-1])}/{last}"
+        last = encode_key(key) + _HTML
+        name = f"why/{encode_part(source)}/{encode_part(table.rsplit('.', maxsplit=1)[-1])}/{last}"
         if len(last) > MOST_CHARACTERS:
             return None
         if self._most_rows is not None and name not in self.rows:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from spark_jobs.portal.glossary import named_entry
 from spark_jobs.portal.links import Links
-from spark_jobs.portal.values import is_number, shown
+from spark_jobs.portal.values import format_value, is_number
 
 LONG = 64
 """The most characters of a text that a cell shows at once; the whole text is one click away."""
@@ -26,7 +26,7 @@ def markup(value: Any) -> Markup:
     """A value as HTML: a time that the reader's zone can replace, a long text that opens, else the text of `shown`."""
     if isinstance(value, Markup):
         return value
-    text = shown(value)
+    text = format_value(value)
     if isinstance(value, datetime):
         return _TIME.format((value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat(), text)
     return _LONG.format(text[:_SHORT], text) if len(text) > LONG else Markup("{}").format(text)

@@ -104,7 +104,7 @@ def marts(settings: Settings, sources: Mapping[str, Source], results: Mapping[st
             [name.replace("tidemark.", "marts.", 1) if name.startswith("tidemark.") else name for name in reads],
             source,
             made_of,
-            _followed(sources.get(source or ""), reads, grain),
+            _table_to_follow(sources.get(source or ""), reads, grain),
             [
                 _test(test, origins.of(test_id), results.get(test["name"]))
                 for test_id, test in tests.items()
@@ -124,7 +124,7 @@ def _grain(tests: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     return ()
 
 
-def _followed(source: Source | None, reads: list[str], grain: tuple[str, ...]) -> PublishedTable | None:
+def _table_to_follow(source: Source | None, reads: list[str], grain: tuple[str, ...]) -> PublishedTable | None:
     """The first published table that the model reads with as many key columns as its grain, in the same order."""
     if source is None:
         return None
@@ -201,4 +201,4 @@ def mart_rows(lake: HeldLake, mart: Mart, note: ShownMarts | None, most: int) ->
         types = column_types(lake.folder.handle(table), version)
         return MartRows(rows.num_rows, first.to_pylist(), at, order, types)
 
-    return lake.kept((table.qualified, most), (version, noted_us), read)
+    return lake.remember((table.qualified, most), (version, noted_us), read)

@@ -11,13 +11,13 @@ MOST_CHARACTERS = 240
 """The most characters of one part of a path that all file systems take."""
 
 
-def encoded(text: str) -> str:
+def encode_part(text: str) -> str:
     """The text as a part of a path.
 
     Letters, digits, `_`, `-`, and `.` except in front stay as they are. Each byte of any other character becomes `~`
     and two hex digits.
     """
-    return "".join(c if _stays(c, first=i == 0) else _escaped(c) for i, c in enumerate(text))
+    return "".join(c if _stays(c, first=i == 0) else _escape(c) for i, c in enumerate(text))
 
 
 def _stays(character: str, *, first: bool) -> bool:
@@ -25,21 +25,21 @@ def _stays(character: str, *, first: bool) -> bool:
     return bool(_PLAIN.fullmatch(character)) or (character == "." and not first)
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return "".join(f"~{byte:02X}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
-def decoded(name: str) -> str:
+def decode_part(name: str) -> str:
     """The text from which `encoded` made `name`; a `~` that `encoded` would not write stays as it is."""
     raw = re.sub(rb"~([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), name.encode("utf-8", "surrogateescape"))
     return raw.decode("utf-8", "surrogateescape")
 
 
-def encoded_key(values: Sequence[str]) -> str:
+def encode_key(values: Sequence[str]) -> str:
     """The values of a key as one part of a path."""
-    return _BETWEEN.join(map(encoded, values))
+    return _BETWEEN.join(map(encode_part, values))
 
 
-def decoded_key(name: str) -> list[str]:
+def decode_key(name: str) -> list[str]:
     """The values from which `encoded_key` made `name`."""
-    return [decoded(part) for part in name.split(_BETWEEN)]
+    return [decode_part(part) for part in name.split(_BETWEEN)]

@@ -24,7 +24,7 @@ class Origins:
             for id_, table in manifest.get("sources", {}).items()
         }
         self._models = {node["name"].lower(): id_ for id_, node in self._nodes.items() if _is_model(node)}
-        self._publishers = {name: source.name for source in sources for name in _published(source)}
+        self._publishers = {name: source.name for source in sources for name in _tables_of(source)}
 
     def of(self, id_: str) -> frozenset[str] | None:
         """The names of the sources that a node is made of, directly or through models.
@@ -66,7 +66,7 @@ def _is_model(node: Mapping[str, Any]) -> bool:
     return bool(node["resource_type"] == "model")
 
 
-def _published(source: Source) -> list[str]:
+def _tables_of(source: Source) -> list[str]:
     """The names of the tables into which this source alone publishes."""
     windows = [f"silver.{window}{part}" for window in source.windows for part in ("", "_history")]
     return [name.lower() for name in (*windows, *([f"gold.{source.name}"] if source.state is not None else []))]

@@ -18,15 +18,15 @@ from spark_jobs.model import pluralize
 from spark_jobs.portal import drops as of_drops
 from spark_jobs.portal.charts import Chart, Series, drops_chart, heat_chart
 from spark_jobs.portal.current_runs import describe_current, describe_unpublished
+from spark_jobs.portal.drop_states import DropState, DropStates, Override, drop_states
 from spark_jobs.portal.drops import LATE_BY, DropFigures, LateRows
 from spark_jobs.portal.freshness import SourceFreshness, freshness_of
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.months import VERDICTS, Month, calendar
-from spark_jobs.portal.quarantine import OPEN, quarantined
+from spark_jobs.portal.quarantine import OPEN, records_in_quarantine
 from spark_jobs.portal.results import checks
 from spark_jobs.portal.runs import Run, Runs, runs
-from spark_jobs.portal.standing import DropStanding, Override, Standing, standing
-from spark_jobs.portal.values import shown
+from spark_jobs.portal.values import format_value
 from spark_jobs.portal.windows import WindowFigures, published_entities, published_windows
 from spark_jobs.reads.chain_metrics import ChainMetrics, chain_metrics
 from spark_jobs.sources import Source
@@ -73,7 +73,7 @@ class SourceFacts:
     """The facts of a source as it is now.
 
     `runs` are newest first; `records`: the number of records in quarantine, of which `open_records` are neither
-    dismissed nor erased; `late`: the number of late rows, each counted once; `standing` has the standing of each drop.
+    dismissed nor erased; `late`: the number of late rows, each counted once; `drop_states` has the state of each drop.
     `change`: the rename, drop or reset that was interrupted, if there is one. `current_run`: the run that has its turn
     now.
     """
@@ -86,7 +86,7 @@ class SourceFacts:
     records: int
     open_records: int
     late: int
-    standing: Standing
+    drop_states: DropStates
     erasures: list[Mapping[str, Any]]
     change: SourceChange | None
     audit: AuditNote | None = None
@@ -114,7 +114,7 @@ class SourceFacts:
 
     def overrides(self, published: datetime | None = None) -> list[Override]:
         """The overrides of the drops that are published now, or that were with the publication of time `published`."""
-        return self.standing.overrides_in(published)
+        return self.drop_states.overrides_in(published)
 
     @cached_property
     def gaps(self) -> list[int]:
@@ -146,11 +146,11 @@ class SourceFacts:
     @property
     def cells(self) -> list[Cell]:
         """The cell of the calendar of each drop, with the last run over it."""
-        return self.last_cells(len(self.standing.numbers) + len(self.gaps))
+        return self.last_cells(len(self.drop_states.numbers) + len(self.gaps))
 
     def last_cells(self, most: int) -> list[Cell]:
         """The cells of the newest drops, up to `most`, oldest first."""
-        numbers = sorted({*self.standing.numbers, *self.gaps}, reverse=True)
+        numbers = sorted({*self.drop_states.numbers, *self.gaps}, reverse=True)
         cells = (_cell(self, number) for number in numbers)
         return [*islice((cell for cell in cells if cell is not None), most)][::-1]
 
@@ -170,7 +170,8 @@ class SourceFacts:
         if fresh.behind > BEHIND:
             yield Concern(1, f"{pluralize(fresh.behind, 'drop')} behind its schedule", page, command)
         elif fresh.is_late and fresh.due is not None:
-            yield Concern(1, f"the drop {fresh.next_drop} is late: it was due at {shown(fresh.due)}", page, command)
+            words = f"the drop {fresh.next_drop} is late: it was due at {format_value(fresh.due)}"
+            yield Concern(1, words, page, command)
 
     @cached_property
     def _recorded_concerns(self) -> list[Concern]:
@@ -227,7 +228,7 @@ def source_facts(
 ) -> SourceFacts:
     """The facts of a source, from memory unless its tables, its last audit or the run on its way have changed since."""
     versions = (lake.version(SOURCE_CHANGES), *(lake.version_of(table, source.name) for table in (*_READ, *_CHECKED)))
-    return lake.kept(
+    return lake.remember(
         ("facts", source.name),
         (versions, source, audit, current),
         lambda: replace(_facts(lake, source), audit=audit, current_run=current),
@@ -238,7 +239,7 @@ def _facts(lake: HeldLake, source: Source) -> SourceFacts:
     files = of_drops.ledger(lake, source)
     current = publication.load(lake, source)
     drops, late = of_drops.drops(files), of_drops.late_by_drop(lake, source, current)
-    records = quarantined(lake, source, files)
+    records = records_in_quarantine(lake, source, files)
     in_open = records.filter(pc.equal(records["replay_state"], OPEN))["seq_no"].to_pylist()
     for seq_no, count in Counter(in_open).items():
         if seq_no in drops:
@@ -252,7 +253,7 @@ def _facts(lake: HeldLake, source: Source) -> SourceFacts:
     return SourceFacts(
         *(source, current, frontiers.of_row(source, newest), drops, of_source),
         *(len(records), len(in_open), sum(late.values())),
-        standing=standing(lake, source, drops, of_source, of_checks.telling),
+        drop_states=drop_states(lake, source, drops, of_source, of_checks.telling),
         erasures=_erasures(lake, source),
         change=unfinished_change(lake, source.name),
     )
@@ -304,7 +305,7 @@ def source_page(lake: HeldLake, facts: SourceFacts) -> SourcePage:
     ]
     charts = [
         drops_chart("What came, by drop", came, source),
-        drops_chart("What was measured, by drop", _measured(lake, source), source),
+        drops_chart("What was measured, by drop", _measures(lake, source), source),
         drops_chart(
             "Windows by the drop in which they start",
             [Series(f"Windows of {each.definition}", "windows", each.by_drop) for each in windows],
@@ -324,7 +325,7 @@ def source_page(lake: HeldLake, facts: SourceFacts) -> SourcePage:
     )
 
 
-def _measured(lake: HeldLake, source: Source) -> list[Series]:
+def _measures(lake: HeldLake, source: Source) -> list[Series]:
     """The values of `quality.metrics` by drop; only values above 0."""
 
     def read() -> list[Series]:
@@ -339,7 +340,7 @@ def _measured(lake: HeldLake, source: Source) -> list[Series]:
             for unit, by_drop in values.items()
         ]
 
-    return lake.kept(("metrics", source.name), lake.version_of(METRICS, source.name), read)
+    return lake.remember(("metrics", source.name), lake.version_of(METRICS, source.name), read)
 
 
 _MEASURED = {
@@ -351,7 +352,7 @@ _MEASURED = {
 
 
 def _cell(facts: SourceFacts, number: int) -> Cell | None:
-    drop, of_drop = facts.drops.get(number), facts.standing.of(number)
+    drop, of_drop = facts.drops.get(number), facts.drop_states.of(number)
     verdict, words = _never_landed(of_drop) if drop is None else _verdict_on(drop, of_drop)
     if verdict is not None:
         last = of_drop.last_run
@@ -360,24 +361,24 @@ def _cell(facts: SourceFacts, number: int) -> Cell | None:
     return (number, "missing", f"{facts.source.drops.label(number)} was never run", None) if is_gap else None
 
 
-def _never_landed(drop_standing: DropStanding) -> tuple[str | None, str]:
-    return ("failed", "the last run over it failed, and nothing has landed") if drop_standing.has_failed else (None, "")
+def _never_landed(state: DropState) -> tuple[str | None, str]:
+    return ("failed", "the last run over it failed, and nothing has landed") if state.has_failed else (None, "")
 
 
-def _verdict_on(drop: DropFigures, drop_standing: DropStanding) -> tuple[str, str]:
+def _verdict_on(drop: DropFigures, state: DropState) -> tuple[str, str]:
     """The worst verdict on a drop, and all verdicts in words: those on its last run and publication come first."""
     came = f"{pluralize(drop.rows, 'row')} in {pluralize(drop.files, 'file')}, {drop.late:,} late"
     verdicts, words = (["ok"], [came]) if drop.files else (["empty"], ["nothing came"])
-    if drop_standing.warned:
-        verdicts, words = [*verdicts, "warned"], [f"warned of by {', '.join(drop_standing.warned)}", *words]
-    if drop_standing.overridden:
-        verdicts, words = [*verdicts, "overridden"], [f"let pass: {', '.join(drop_standing.overridden)}", *words]
+    if state.warned:
+        verdicts, words = [*verdicts, "warned"], [f"warned of by {', '.join(state.warned)}", *words]
+    if state.overridden:
+        verdicts, words = [*verdicts, "overridden"], [f"let pass: {', '.join(state.overridden)}", *words]
     if drop.open:
         verdicts, words = [*verdicts, "quarantine"], [f"{pluralize(drop.open, 'record')} in quarantine", *words]
-    if drop_standing.is_published and drop_standing.has_failed:
+    if state.is_published and state.has_failed:
         verdicts, words = [*verdicts, "warned"], ["it is published, and the last run over it failed", *words]
-    elif drop_standing.has_failed:
+    elif state.has_failed:
         verdicts, words = [*verdicts, "failed"], ["the last run over it failed", *words]
-    elif not drop_standing.is_published:
+    elif not state.is_published:
         verdicts, words = [*verdicts, "waiting"], ["not published yet", *words]
     return min(verdicts, key=list(VERDICTS).index), "; ".join(words)

@@ -22,7 +22,7 @@ from spark_jobs.model import pluralize
 from spark_jobs.portal import overview
 from spark_jobs.portal.actions.airflow import AirflowFacts
 from spark_jobs.portal.actions.forms import BY_NAME
-from spark_jobs.portal.asking import VisibleSources, missing, paged, pages_of
+from spark_jobs.portal.asking import VisibleSources, missing_page, page_of_list, pages_of
 from spark_jobs.portal.assets import CHARTS, EDITOR, SCRIPT, SQL_SCRIPT, STYLES, TEMPLATES, inline_styles
 from spark_jobs.portal.cards import NEEDS, by_need, mart_card, source_card
 from spark_jobs.portal.changes import changes, with_components
@@ -36,7 +36,7 @@ from spark_jobs.portal.late_rows import duration, late_rows, with_places
 from spark_jobs.portal.links import Links
 from spark_jobs.portal.markup import cell, has_numbers, markup, moment, term
 from spark_jobs.portal.marts import Mart
-from spark_jobs.portal.names import decoded, decoded_key, encoded
+from spark_jobs.portal.names import decode_key, decode_part, encode_part
 from spark_jobs.portal.quarantine import quarantine_groups
 from spark_jobs.portal.runs import WholeRun, stage_numbers, whole_run
 from spark_jobs.portal.seen_marts import SeenMarts
@@ -79,7 +79,7 @@ class Portal:
             lstrip_blocks=True,
         )
         self._templates.filters |= {
-            "shown": markup,
+            "text": markup,
             "cell": cell,
             "moment": moment,
             "pluralize": pluralize,
@@ -129,13 +129,13 @@ class Portal:
                 self.lake.forget()
                 kind, content = self._content(name, asked or {}, scope, links)
             shows = {"airflow": airflow, "may_act": scope.acts_on, "has_sql": self._has_sql(scope)}
-            return self._rendered(kind, links, content | shows)
+            return self._render(kind, links, content | shows)
 
     def _has_sql(self, scope: VisibleSources) -> bool:
         """True if the user may use the SQL page: a reader reads all sources."""
         return self._is_live and scope.sees(None)
 
-    def _rendered(self, kind: str, links: Links, content: Mapping[str, Any], styles: str | None = None) -> str:
+    def _render(self, kind: str, links: Links, content: Mapping[str, Any], styles: str | None = None) -> str:
         """The HTML of a page. `styles`: the style sheets of a page that is one file by itself."""
         common = {"links": links, "now": datetime.now(UTC), "inline_styles": styles}
         common |= {"airflow": None, "may_act": VisibleSources().acts_on, "has_sql": False}
@@ -145,7 +145,7 @@ class Portal:
         self, name: str, asked: Mapping[str, Sequence[str]], scope: VisibleSources, links: Links
     ) -> tuple[str, dict[str, Any]]:
         """The name of a page's template, and the values that the page shows."""
-        kind, _, rest = name.removesuffix(_HTML).partition("/")
+        kind, _, tail = name.removesuffix(_HTML).partition("/")
         makers: dict[str, Callable[..., dict[str, Any]]] = {
             "sources": partial(self._source, scope, links),
             "runs": partial(self._run, scope, links),
@@ -155,37 +155,37 @@ class Portal:
             "act": partial(self._act, scope),
             "activity": self._activity,
         }
-        if kind == "index" and not rest:
+        if kind == "index" and not tail:
             content = self._index(scope)
-        elif kind == "glossary" and not rest:
+        elif kind == "glossary" and not tail:
             content = {"entries": entries()}
-        elif kind == "sql" and not rest and self._has_sql(scope):
+        elif kind == "sql" and not tail and self._has_sql(scope):
             content = {"sql_script": SQL_SCRIPT, "editor": EDITOR}
         elif kind == "marts":
             content = (
-                self._mart(rest, scope, links)
-                if rest
-                else {"marts": self._marts.shown(scope), "dbt_docs": self._marts.dbt_docs()}
+                self._mart(tail, scope, links)
+                if tail
+                else {"marts": self._marts.with_rows(scope), "dbt_docs": self._marts.dbt_docs()}
             )
-            kind = "mart" if rest else "marts"
+            kind = "mart" if tail else "marts"
         elif kind in makers:
-            of_source, _, more = rest.partition("/")
-            source = self.sources().get(decoded(of_source))
+            of_source, _, more = tail.partition("/")
+            source = self.sources().get(decode_part(of_source))
             if source is None or not scope.sees(source.name):
-                raise missing(name)
+                raise missing_page(name)
             try:
                 content = makers[kind](source, more, asked)
             except (ArrowInvalid, KeyError) as error:
                 raise self._older(source, error) from error
             kind = kind.removesuffix("s")
         else:
-            raise missing(name)
+            raise missing_page(name)
         return kind, content
 
     def report(self, source: Source) -> str:
         """The page of a source as one file, without links and with its styles."""
         links = Links("", is_alone=True)
-        return self._rendered("source", links, self._source(VisibleSources(), links, source, "", {}), inline_styles())
+        return self._render("source", links, self._source(VisibleSources(), links, source, "", {}), inline_styles())
 
     def _older(self, source: Source, error: Exception) -> Exception:
         """The refusal of an older lake, if its tables lack the column that `error` is about; else `error`."""
@@ -197,7 +197,7 @@ class Portal:
 
     def refusal(self, name: str, error: TidemarkError) -> str:
         """The HTML of a page that shows `error` in place of the page `name`."""
-        return self._rendered("refused", Links(name), {"error": str(error)})
+        return self._render("refused", Links(name), {"error": str(error)})
 
     def _folder(self) -> Any:
         return self.lake.once("sources", self._read_folder)
@@ -205,7 +205,7 @@ class Portal:
     def _read_folder(self) -> Any:
         folder = Path(self.settings.sources)
         stamps = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in folder.iterdir() if path.is_file()))
-        return self.lake.kept("sources", stamps, lambda: read_sources(folder))
+        return self.lake.remember("sources", stamps, lambda: read_sources(folder))
 
     def marts(self) -> dict[str, Mart]:
         """The marts that dbt has built, by name."""
@@ -225,7 +225,7 @@ class Portal:
         seen = [source for name, source in folder.sources.items() if scope.sees(name)]
         facts = {source.name: self.facts(source) for source in seen}
         cards = [source_card(each) for each in facts.values()]
-        of_marts = [mart_card(mart, rows, passed, facts) for mart, rows, passed in self._marts.shown(scope)]
+        of_marts = [mart_card(mart, rows, passed, facts) for mart, rows, passed in self._marts.with_rows(scope)]
         errors = [str(error) for error in folder.errors if scope.sees(Path(error.file).stem)]
         return {
             "cards": sorted(cards, key=by_need),
@@ -250,7 +250,7 @@ class Portal:
         self, scope: VisibleSources, links: Links, source: Source, _: str, __: Mapping[str, Sequence[str]]
     ) -> dict[str, Any]:
         facts = self.facts(source)
-        marts = [mart for mart in self._marts.seen(scope) if source.name in (mart.sources or ())]
+        marts = [mart for mart in self._marts.visible(scope) if source.name in (mart.sources or ())]
         tables = [published_table(source, name) for name in overview.published_names(source)]
         page = overview.source_page(self.lake, facts)
         chains = None if page.chains is None else asdict(page.chains)
@@ -262,15 +262,15 @@ class Portal:
         self, scope: VisibleSources, links: Links, source: Source, name: str, __: Mapping[str, Sequence[str]]
     ) -> dict[str, Any]:
         facts = self.facts(source)
-        listed = facts.runs.named(name) or facts.runs.named(decoded(name))
+        listed = facts.runs.find(name) or facts.runs.find(decode_part(name))
         if listed is None and not self._is_live:
-            raise missing(f"runs/{source.name}/{name}")
+            raise missing_page(f"runs/{source.name}/{name}")
         # links in Airflow and in the output of commands also lead to runs that have found nothing new
-        run = WholeRun(decoded(name)) if listed is None else whole_run(self.lake, source, listed)
+        run = WholeRun(decode_part(name)) if listed is None else whole_run(self.lake, source, listed)
         changed = []
         if run.published is not None:
             version = tuple(self.lake.version(table) for table in overview.histories(source))
-            changed = self.lake.kept(
+            changed = self.lake.remember(
                 ("changes", source.name, run.run_id),
                 version,
                 lambda: changes(self.lake, source, run.published, CHANGED_ROWS),  # type: ignore[arg-type]
@@ -279,28 +279,28 @@ class Portal:
         docs = docs_of_run(self.settings, run.run_id)
         plan = plan_of_run(self.settings.home, run.run_id)
         content = {"source": source, "run": run, "changes": changed, "plan": plan, "labels": labels, "docs": docs}
-        flow = run_flow(run, changed, self._marts.seen(scope), links, source)
+        flow = run_flow(run, changed, self._marts.visible(scope), links, source)
         newest = [*islice((each for each in facts.runs if each.ran_drops), 3)]
         numbers = run.numbers(source)
         span = [source.drops.label(number) for number in (numbers[0], numbers[-1])] if numbers else None
         return content | {"span": span, "flow": flow, "planned": planned_chart(changed, plan), "newest": newest}
 
-    def _quarantine(self, source: Source, rest: str, __: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    def _quarantine(self, source: Source, tail: str, __: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         facts = self.facts(source)
         groups = quarantine_groups(self.lake, source)
-        if not rest:
-            return {"source": source, "groups": groups, "facts": facts, "shown_page": None}
-        of_group, _, number = rest.partition("/")
-        group = next((each for each in groups if encoded(each.name) == of_group), None)
+        if not tail:
+            return {"source": source, "groups": groups, "facts": facts, "list_page": None}
+        of_group, _, number = tail.partition("/")
+        group = next((each for each in groups if encode_part(each.name) == of_group), None)
         if group is None:
-            raise missing(f"quarantine/{source.name}/{rest}")
-        shown_page = paged(group.records, number or "1", f"quarantine/{source.name}/{rest}")
-        return {"source": source, "groups": [group], "facts": facts, "shown_page": shown_page}
+            raise missing_page(f"quarantine/{source.name}/{tail}")
+        list_page = page_of_list(group.records, number or "1", f"quarantine/{source.name}/{tail}")
+        return {"source": source, "groups": [group], "facts": facts, "list_page": list_page}
 
-    def _late(self, source: Source, rest: str, _: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        shown_page = paged(self._late_rows(source), rest or "1", f"late/{source.name}/{rest}")
-        placed = with_places(self.lake, source, shown_page.records)
-        return {"source": source, "facts": self.facts(source), "rows": placed, "shown_page": shown_page}
+    def _late(self, source: Source, tail: str, _: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        list_page = page_of_list(self._late_rows(source), tail or "1", f"late/{source.name}/{tail}")
+        placed = with_places(self.lake, source, list_page.records)
+        return {"source": source, "facts": self.facts(source), "rows": placed, "list_page": list_page}
 
     def list_pages(self, source: Source) -> Iterator[tuple[str, ...]]:
         """The parts of the names of the pages of a source's long lists."""
@@ -317,12 +317,12 @@ class Portal:
         return self.lake.recent(("late", source.name), version, lambda: late_rows(self.lake, source))
 
     def _why(
-        self, scope: VisibleSources, source: Source, rest: str, asked: Mapping[str, Sequence[str]]
+        self, scope: VisibleSources, source: Source, tail: str, asked: Mapping[str, Sequence[str]]
     ) -> dict[str, Any]:
-        name, _, encoded_values = rest.partition("/")
-        table = published_table(source, decoded(name))
+        name, _, encoded_values = tail.partition("/")
+        table = published_table(source, decode_part(name))
         if encoded_values:
-            key = decoded_key(encoded_values)
+            key = decode_key(encoded_values)
         else:
             given = {column: values[0].strip() for column, values in asked.items() if column in table.key and values}
             key = [f"{column}={value}" for column, value in given.items()]
@@ -330,7 +330,7 @@ class Portal:
         if table.definition is None:
             named = [replace(each, values=with_components(source, each.values)) for each in reasons.revisions]
             reasons = replace(reasons, revisions=named)
-        of_marts = [mart for mart in self._marts.seen(scope) if mart.follows and mart.follows.name == table.name]
+        of_marts = [mart for mart in self._marts.visible(scope) if mart.follows and mart.follows.name == table.name]
         content = {"source": source, "why": reasons, "marts": of_marts, "key": list(reasons.key.values())}
         known_times = [revision.known_from for revision in reasons.revisions]
         is_state = table.definition is None and reasons.published is not None
@@ -339,7 +339,7 @@ class Portal:
         if is_state:
             of = (entity, self.lake.version_of(STATE, source.name))
             drawn = partial(state_charts, self.lake, source, entity, known_times)
-            states = self.lake.kept(("states", source.name), of, drawn)
+            states = self.lake.remember(("states", source.name), of, drawn)
         steps = None if states else steps_chart(reasons, datetime.now(UTC))
         return content | {"steps": steps, "states": states}
 
@@ -348,21 +348,21 @@ class Portal:
     ) -> dict[str, Any]:
         """The form of an action. `asked` has the first values of its fields."""
         if name not in BY_NAME or not scope.acts_on(source.name):
-            raise missing(f"act/{source.name}/{name}")
+            raise missing_page(f"act/{source.name}/{name}")
         return {"source": source, "action": BY_NAME[name], "values": asked}
 
-    def _activity(self, source: Source, rest: str, _: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        if rest or not self._is_live:
-            raise missing(f"activity/{source.name}/{rest}")
+    def _activity(self, source: Source, tail: str, _: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        if tail or not self._is_live:
+            raise missing_page(f"activity/{source.name}/{tail}")
         return {"source": source, "facts": self.facts(source)}
 
     def _mart(self, name: str, scope: VisibleSources, links: Links) -> dict[str, Any]:
-        mart = self.marts().get(decoded(name))
+        mart = self.marts().get(decode_part(name))
         if mart is None or not self._marts.may_see(mart.sources, scope):
-            raise missing(f"marts/{name}")
+            raise missing_page(f"marts/{name}")
         tests = [test if self._marts.may_see(test.sources, scope) else test.without_rows() for test in mart.tests]
         visible_sources = [name for name in self.sources() if scope.sees(name)]
         rows = self._marts.rows(mart)
-        content = {"mart": mart, "shown": rows, "tests": tests, "seen_sources": visible_sources}
+        content = {"mart": mart, "rows": rows, "tests": tests, "seen_sources": visible_sources}
         way = lineage(*self._marts.before(mart, scope), links, f"From files to marts.{mart.name}")
         return content | {"overrides": self._marts.let_pass(mart, rows), "lineage": way}

@@ -46,7 +46,7 @@ class Group:
         return Counter(record["file"] or "" for record in self.records).most_common()
 
 
-def quarantined(lake: HeldLake, source: Source, of_ledger: pa.Table) -> pa.Table:
+def records_in_quarantine(lake: HeldLake, source: Source, of_ledger: pa.Table) -> pa.Table:
     """The records that are in quarantine now, as the columns of the view `bronze.quarantine`.
 
     `replay_state` is open, dismissed or erased. `of_ledger`: the source's `ledger`.
@@ -90,7 +90,7 @@ def quarantine_groups(lake: HeldLake, source: Source) -> list[Group]:
 
 def _groups(lake: HeldLake, source: Source) -> list[Group]:
     by_rule: dict[tuple[str, str], list[Row]] = {}
-    rows = quarantined(lake, source, ledger(lake, source)).to_pylist()
+    rows = records_in_quarantine(lake, source, ledger(lake, source)).to_pylist()
     for record in sorted(rows, key=lambda row: (row["seq_no"], row["file"] or "", row["line"] or 0)):
         by_rule.setdefault((record["replay_state"], record["rule"]), []).append(record)
     groups = [Group(rule, state, records) for (state, rule), records in by_rule.items()]

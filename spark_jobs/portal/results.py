@@ -66,13 +66,13 @@ def checks(lake: HeldLake, source: Source) -> Checks:
         plain = pa.schema([(f.name, pa.string() if f.name in _REPEATED else f.type) for f in rows.schema])
         listed = pa.Table.from_pylist([{name: row[name] for name in CHECKED} for row in older], schema=plain)
         rows = pa.concat_tables([rows, listed.cast(rows.schema)]).unify_dictionaries()
-    telling = [row for row in _newest(_telling(rows).to_pylist()) if row["verdict"] is not None]
+    telling = [row for row in _newest(_ever_failing(rows).to_pylist()) if row["verdict"] is not None]
     if any(row["verdict"] in STOPPED for row in telling):
         telling = [*map(_with_words(lake, source, older), telling)]
     return Checks(rows, telling)
 
 
-def _telling(rows: pa.Table) -> pa.Table:
+def _ever_failing(rows: pa.Table) -> pa.Table:
     """The rows of checks that ever did not pass."""
     is_notable = ~is_text(rows["verdict"], "passed")
     if not is_notable.any():
@@ -159,7 +159,7 @@ def _tests(lake: HeldLake, source: str) -> list[Row]:
         rows = lake.of_source(_RESULTS, source, where=pc.field("kind") == "mart_test").to_pylist()
         return list({row["name"]: row for row in sorted(rows, key=_when)}.values())
 
-    return lake.kept(("tests", source), lake.version_of(_RESULTS, source), read)
+    return lake.remember(("tests", source), lake.version_of(_RESULTS, source), read)
 
 
 def tests_version(lake: HeldLake) -> int:

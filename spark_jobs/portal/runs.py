@@ -110,7 +110,7 @@ class Run:
         return self.state in ("gate failed", "failed")
 
     @property
-    def begun(self) -> datetime | None:
+    def started(self) -> datetime | None:
         """The first time at which it landed or moved something, by the machine's clock; None if it never did."""
         return None if self.clock_us is None else instant(self.clock_us[0])
 
@@ -190,7 +190,7 @@ class Runs(Sequence[Run]):
             None if _NEVER in clock_us else clock_us,
         )
 
-    def named(self, run_id: str) -> Run | None:
+    def find(self, run_id: str) -> Run | None:
         """The run of this id; None if there is none."""
         return self[self.ids.index(run_id)] if run_id in self.ids else None
 
@@ -271,9 +271,9 @@ def _codes(columns: Sequence[pa.ChunkedArray]) -> tuple[list[str], list[Ints]]:
     for column in columns:
         of_column = [np.zeros(0, np.int64)]
         for chunk in column.chunks:
-            encoded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
-            of_texts = [places.setdefault(text, len(places)) for text in encoded.dictionary.to_pylist()]
-            of_column.append(np.array(of_texts, np.int64)[encoded.indices.to_numpy()])
+            encode_part = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+            of_texts = [places.setdefault(text, len(places)) for text in encode_part.dictionary.to_pylist()]
+            of_column.append(np.array(of_texts, np.int64)[encode_part.indices.to_numpy()])
         codes.append(np.concatenate(of_column))
     return list(places), codes
 

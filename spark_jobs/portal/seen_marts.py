@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from spark_jobs.config import Settings
 from spark_jobs.portal.asking import VisibleSources
 from spark_jobs.portal.docs import DBT_DOCS, docs_file
+from spark_jobs.portal.drop_states import Override
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.marts import Mart, MartRows, mart_rows, marts
 from spark_jobs.portal.overview import SourceFacts
 from spark_jobs.portal.results import newest_test_results, tests_version
-from spark_jobs.portal.standing import Override
 from spark_jobs.sources import Source
 from spark_jobs.storage.names.shown_marts import ShownMarts, shown_marts
 
@@ -46,16 +46,16 @@ class SeenMarts:
         manifest = self._settings.home / "dbt" / "target" / "manifest.json"
         sources = self._sources()
         of = (manifest.stat().st_mtime_ns if manifest.exists() else 0, tests_version(self._lake), sources)
-        return self._lake.kept("marts", of, lambda: self._read(sources))
+        return self._lake.remember("marts", of, lambda: self._read(sources))
 
     def _read(self, sources: Mapping[str, Source]) -> dict[str, Mart]:
         built = marts(self._settings, sources, {})
         # results are read where there is something to show them for
         return marts(self._settings, sources, newest_test_results(self._lake, sources)) if built else built
 
-    def shown(self, scope: VisibleSources) -> list[tuple[Mart, MartRows | None, list[Override]]]:
+    def with_rows(self, scope: VisibleSources) -> list[tuple[Mart, MartRows | None, list[Override]]]:
         """The marts that the user may see, each with its rows and the checks that were let pass in them."""
-        seen = [(mart, self.rows(mart)) for mart in self.seen(scope)]
+        seen = [(mart, self.rows(mart)) for mart in self.visible(scope)]
         return [(mart, rows, self.let_pass(mart, rows)) for mart, rows in seen]
 
     def let_pass(self, mart: Mart, rows: MartRows | None) -> list[Override]:
@@ -71,7 +71,7 @@ class SeenMarts:
             for override in self._facts(sources[name]).overrides(published.get(name))
         ]
 
-    def seen(self, scope: VisibleSources) -> list[Mart]:
+    def visible(self, scope: VisibleSources) -> list[Mart]:
         """The marts that the user may see."""
         return [mart for mart in self.all().values() if self.may_see(mart.sources, scope)]
 
@@ -102,7 +102,7 @@ class SeenMarts:
 
     def before(self, mart: Mart, scope: VisibleSources) -> tuple[list[Source], list[Mart]]:
         """The sources that a mart is made of, and the marts that it reads, with itself."""
-        seen = {each.name: each for each in self.seen(scope)}
+        seen = {each.name: each for each in self.visible(scope)}
         read, left = {mart.name: mart}, [mart]
         while left:
             for table in left.pop().reads:

@@ -21,12 +21,12 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.portal.actions.airflow import AirflowFacts, UserInAirflow, airflow_facts
 from spark_jobs.portal.actions.doing import act, answer_question
 from spark_jobs.portal.actions.forms import BY_NAME
-from spark_jobs.portal.asking import PageMissing, VisibleSources, missing
+from spark_jobs.portal.asking import PageMissing, VisibleSources, missing_page
 from spark_jobs.portal.assets import ASSETS, KINDS
 from spark_jobs.portal.cross_site import FORM, expect_same_site
 from spark_jobs.portal.docs import DBT_DOCS, DOCS, docs_file
 from spark_jobs.portal.links import Links
-from spark_jobs.portal.names import decoded
+from spark_jobs.portal.names import decode_part
 from spark_jobs.portal.pages import Portal
 from spark_jobs.portal.sql.behind_airflow import sql_route
 from spark_jobs.portal.sql.desk import SqlDesk
@@ -93,27 +93,27 @@ class ServedPortal:
         if request.method == "POST":
             return await self._do(request, name, user)
         asked = {key: request.query_params.getlist(key) for key in request.query_params}
-        kind, source, rest = _parts(name)
+        kind, source, tail = _parts(name)
         facts = None
         if source and may_read(user, source):
-            facts = await airflow_facts(self._as_user(user), kind, source, rest)
+            facts = await airflow_facts(self._as_user(user), kind, source, tail)
         return await run_in_threadpool(self._page, name, asked, user, facts)
 
     async def _do(self, request: Request, name: str, user: Any) -> Response:
         """Do what a form asks for, and lead on to the page that shows the outcome."""
-        kind, source_name, rest = _parts(name)
+        kind, source_name, tail = _parts(name)
         try:
             expect_same_site({name.lower(): value for name, value in request.headers.items()}, FORM)
             source = (await run_in_threadpool(self._portal.sources)).get(source_name)
             if source is None or not may_read(user, source_name) or not may_act(user, source_name):
-                raise missing(name)
+                raise missing_page(name)
             form = parse_qs(await _text(request))
             if kind == "answer":
                 parts = await answer_question(self._as_user(user), source, form)
-            elif kind == "act" and rest in BY_NAME:
-                parts = await act(self._as_user(user), source, BY_NAME[rest], form)
+            elif kind == "act" and tail in BY_NAME:
+                parts = await act(self._as_user(user), source, BY_NAME[tail], form)
             else:
-                raise missing(name)
+                raise missing_page(name)
         except TidemarkError as error:
             return self._refusal(name, error)
         return RedirectResponse(str(Links(name).to(*parts)), status_code=303)
@@ -175,6 +175,6 @@ def may_act(user: Any, source: str) -> bool:
 
 def _parts(name: str) -> tuple[str, str, str]:
     """The kind of a page, its source, and the rest of its name."""
-    kind, _, rest = name.removesuffix(".html").partition("/")
-    source, _, more = rest.partition("/")
-    return kind, decoded(source), decoded(more)
+    kind, _, tail = name.removesuffix(".html").partition("/")
+    source, _, more = tail.partition("/")
+    return kind, decode_part(source), decode_part(more)

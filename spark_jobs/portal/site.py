@@ -11,7 +11,7 @@ from spark_jobs.gates import data_docs_index
 from spark_jobs.portal.assets import ASSETS, EDITOR, SQL_SCRIPT
 from spark_jobs.portal.docs import DBT_DOCS, DOCS, docs_file
 from spark_jobs.portal.links import Links
-from spark_jobs.portal.names import encoded
+from spark_jobs.portal.names import encode_part
 from spark_jobs.portal.pages import Portal
 
 MOST_RUNS = 400
@@ -54,13 +54,13 @@ def write_site(settings: Settings, folder: Path) -> int:
 def _names(portal: Portal) -> Iterator[str]:
     """The names of all pages except those with the reasons for a row."""
     yield from ("index.html", "glossary.html", "marts.html")
-    yield from (f"marts/{encoded(mart)}{_HTML}" for mart in portal.marts())
+    yield from (f"marts/{encode_part(mart)}{_HTML}" for mart in portal.marts())
     for name, source in portal.sources().items():
         facts = portal.facts(source)
         pages = [("sources", name), ("quarantine", name), ("late", name), *portal.list_pages(source)]
         pages += [("runs", name, run.run_id) for run in facts.runs[:MOST_RUNS]]
         for page in dict.fromkeys([*pages, *([facts.audit_page] if facts.audit_page else [])]):
-            yield "/".join(map(encoded, page)) + _HTML
+            yield "/".join(map(encode_part, page)) + _HTML
 
 
 def _write(folder: Path, name: str, text: str) -> None:

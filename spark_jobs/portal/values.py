@@ -11,7 +11,7 @@ ELEMENTS = 10
 """The most elements of a list that a page shows; a vector may have 80,000."""
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value of a table as text.
 
     Instants are in UTC, without seconds or microseconds if these are zero. Whole numbers have separators, decimals all
@@ -32,7 +32,7 @@ def shown(value: Any) -> str:
         return f"{value:f}"
     if isinstance(value, date):
         return value.isoformat()
-    return _nested(value) if isinstance(value, (list, dict)) else str(value)
+    return _nested_text(value) if isinstance(value, (list, dict)) else str(value)
 
 
 def is_number(value: Any) -> bool:
@@ -40,7 +40,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _nested(value: list[Any] | dict[str, Any]) -> str:
+def _nested_text(value: list[Any] | dict[str, Any]) -> str:
     if isinstance(value, dict) or len(value) <= ELEMENTS:
         return json.dumps(value, default=str, ensure_ascii=False)
     first = json.dumps(value[:ELEMENTS], default=str, ensure_ascii=False)

@@ -47,13 +47,13 @@ def published_windows(lake: HeldLake, definition: Definition) -> WindowFigures |
     table, current = definition.table(), publication.load(lake, definition.source)
     if lake.version(table) < 0 or not current.published_us:
         return None
-    return lake.kept(
+    return lake.remember(
         (table.qualified, "windows"), (current, lake.version(table)), lambda: _windows(lake, definition, current)
     )
 
 
 def _windows(lake: HeldLake, definition: Definition, current: Publication) -> WindowFigures:
-    rows = _standing(lake, definition, current)
+    rows = _live_rows(lake, definition, current)
     start, end = (rows.column(bound).cast(pa.int64()).to_numpy() for bound in _BOUNDS)
     revision = rows.column("revision").to_numpy()
     drops = definition.source.drops
@@ -76,7 +76,7 @@ def _windows(lake: HeldLake, definition: Definition, current: Publication) -> Wi
     )
 
 
-def _standing(lake: HeldLake, definition: Definition, current: Publication) -> pa.Table:
+def _live_rows(lake: HeldLake, definition: Definition, current: Publication) -> pa.Table:
     """The published rows that are not closed.
 
     Few rows are closed between two foldings. So only rows that may be closed are compared with the closing rows.
@@ -103,4 +103,4 @@ def published_entities(lake: HeldLake, source: Source) -> int | None:
         rows = published_files(lake, STATE, current, ["source", "entity", "known_from", "era"], of_source).whole()
         return without_closed(rows, ["source", "entity"]).num_rows
 
-    return lake.kept((STATE.qualified, source.name), (current, lake.version(STATE)), count)
+    return lake.remember((STATE.qualified, source.name), (current, lake.version(STATE)), count)

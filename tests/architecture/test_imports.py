@@ -304,6 +304,7 @@ LIBRARIES: dict[str, set[str]] = {
         *ARROW,
         "airflow",
         "deltalake",
+        "httpx",
         "fastapi",
         "jinja2",
         "markdown_it",

@@ -28,7 +28,7 @@ from pathlib import Path
 import httpx
 
 from spark_jobs.config import PORTAL_PREFIX
-from spark_jobs.portal.names import encoded
+from spark_jobs.portal.names import encode_part
 from spark_jobs.server.airflow_api import AirflowApi
 from tests.benchmarks.commands import seconds
 from tests.installations import Installation
@@ -108,10 +108,10 @@ def pages(installation: Installation) -> dict[str, str]:
         "all sources": "index.html",
         "flights": "sources/flights.html",
         "weather": "sources/weather.html",
-        "the newest run": f"runs/flights/{encoded(run[0]['run_id'])}.html",
+        "the newest run": f"runs/flights/{encode_part(run[0]['run_id'])}.html",
         "quarantine": "quarantine/flights.html",
         "all marts": "marts.html",
-        "a mart": f"marts/{encoded('airport_delays')}.html",
+        "a mart": f"marts/{encode_part('airport_delays')}.html",
         "the glossary": "glossary.html",
     }
 

@@ -132,5 +132,5 @@ def _shows_what_was_let_pass(home: Settings) -> None:
         told = portal.page(page)
         assert re.search(r"load_low.*2024-01-02.*a new sensor &lt;told by the operator&gt;.*let-pass", told, re.DOTALL)
     assert "load_low" in portal.page("marts.html")
-    first = facts(home).standing.publications[0][1]
+    first = facts(home).drop_states.publications[0][1]
     assert facts(home).overrides(first) == [], "a mart that shows an earlier publication does not include the drop"

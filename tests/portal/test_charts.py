@@ -13,7 +13,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from spark_jobs.config import Settings
-from spark_jobs.portal.asking import MOST_PAGES, PAGED, PageMissing, paged
+from spark_jobs.portal.asking import MOST_PAGES, PAGED, PageMissing, page_of_list
 from spark_jobs.portal.changes import Change, with_components
 from spark_jobs.portal.charts import Chart, Series, drops_chart, finite, heat_chart, planned_chart
 from spark_jobs.portal.freshness import freshness_of
@@ -118,15 +118,15 @@ def test_a_source_becomes_late_by_time_alone(source: Source) -> None:
 
 def test_long_lists_have_pages() -> None:
     records = list(range(PAGED * 2 + 1))
-    assert paged(records, "1", "x").records == records[:PAGED]
-    last = paged(records, "3", "x")
+    assert page_of_list(records, "1", "x").records == records[:PAGED]
+    last = page_of_list(records, "3", "x")
     assert (last.records, last.pages, last.total) == ([records[-1]], 3, len(records))
     for wrong in ("0", "4", "x", "-1", "²", ""):
         with pytest.raises(PageMissing):
-            paged(records, wrong, "x")
-    endless = paged(list(range(PAGED * MOST_PAGES + 7)), "1", "x")
+            page_of_list(records, wrong, "x")
+    endless = page_of_list(list(range(PAGED * MOST_PAGES + 7)), "1", "x")
     assert endless.total - endless.listed == 7
-    assert paged([], "1", "x").records == []
+    assert page_of_list([], "1", "x").records == []
 
 
 def test_a_state_is_shown_by_its_components(source: Source) -> None:

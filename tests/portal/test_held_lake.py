@@ -67,10 +67,10 @@ def test_what_is_kept_is_made_anew_with_another_version_alone(tmp_path: Path) ->
         made.append(datetime.now(UTC))
         return made[-1]
 
-    assert lake.kept("k", 1, make) == lake.kept("k", 1, make) == made[0]
-    assert lake.kept("k", 2, make) == made[1]
+    assert lake.remember("k", 1, make) == lake.remember("k", 1, make) == made[0]
+    assert lake.remember("k", 2, make) == made[1]
     lake.forget()
-    assert lake.kept("k", 2, make) == made[2]
+    assert lake.remember("k", 2, make) == made[2]
 
 
 def test_stored_rows_are_those_of_the_newest_version_and_its_files_are_listed_once(tmp_path: Path) -> None:

@@ -6,22 +6,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.portal.links import Links
-from spark_jobs.portal.names import decoded, decoded_key, encoded, encoded_key
+from spark_jobs.portal.names import decode_key, decode_part, encode_key, encode_part
 
 TEXTS = st.text(max_size=30)
 
 
 @given(TEXTS)
 def test_a_text_comes_back_from_its_name_which_is_plain(text: str) -> None:
-    name = encoded(text)
-    assert decoded(name) == text
+    name = encode_part(text)
+    assert decode_part(name) == text
     assert not {*name} - {*"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.~"}
     assert not name.startswith(".")
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
 def test_a_key_comes_back_from_its_name(values: list[str]) -> None:
-    assert decoded_key(encoded_key(values)) == values
+    assert decode_key(encode_key(values)) == values
 
 
 def test_links_are_relative_and_stop_where_there_is_no_page() -> None:

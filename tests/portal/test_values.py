@@ -13,11 +13,11 @@ LONG = list(range(80_000))
 
 
 def test_of_a_long_list_the_first_elements_are_shown_and_how_many_more_there_are() -> None:
-    assert values.shown(LONG) == "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 79,990 more]"
+    assert values.format_value(LONG) == "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 79,990 more]"
     assert output.short_text(LONG) == "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 80,000 elements in all]"
-    assert values.shown(LONG[:10]) == output.short_text(LONG[:10]) == str(LONG[:10])
+    assert values.format_value(LONG[:10]) == output.short_text(LONG[:10]) == str(LONG[:10])
     assert output.text_of(LONG) == str(LONG)
-    assert values.shown({"a": LONG[:11]}) == f'{{"a": {LONG[:11]}}}'
+    assert values.format_value({"a": LONG[:11]}) == f'{{"a": {LONG[:11]}}}'
 
 
 def test_decimals_stand_right_with_all_of_their_digits() -> None:

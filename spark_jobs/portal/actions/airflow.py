@@ -111,7 +111,7 @@ class AirflowRun:
     state: str
     asked_by: str
     because: str
-    begun: datetime | None
+    started: datetime | None
     ended: datetime | None
     tasks: Mapping[str, str]
     question: Question | None = None
@@ -202,7 +202,7 @@ def _markdown() -> MarkdownIt:
 
 @dataclass(frozen=True, slots=True)
 class AirflowFacts:
-    """What a page shows of Airflow beside the lake.
+    """The facts of Airflow that a page shows beside the lake.
 
     `run`: the run of the page. `actions`: the runs that people have started, all or those under way. `is_paused`: true
     if runs of the source's DAG do not begin. `problem`: why Airflow has no answer; empty if it has.
@@ -214,11 +214,11 @@ class AirflowFacts:
     problem: str = ""
 
 
-async def airflow_facts(user: UserInAirflow, kind: str, source: str, rest: str) -> AirflowFacts | None:
+async def airflow_facts(user: UserInAirflow, kind: str, source: str, tail: str) -> AirflowFacts | None:
     """The facts for a page by the parts of its name; None for a page that shows none."""
     try:
         if kind == "runs":
-            return AirflowFacts(run=await airflow_run(user, source, rest))
+            return AirflowFacts(run=await airflow_run(user, source, tail))
         if kind == "activity":
             return AirflowFacts(actions=await actions_of(user, source))
         if kind == "sources":

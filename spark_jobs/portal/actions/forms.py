@@ -148,7 +148,7 @@ def airflow_request(action: Action, source: Source, values: Values) -> AirflowRe
     Raises:
         ParameterError: a field that is needed is empty, or a text names no drop.
     """
-    given = _given(action, values)
+    given = _values_of_fields(action, values)
     drops = None
     if given.get("from"):
         drops = drops_named(source.drops, given["from"], given.get("to") or given["from"])
@@ -176,7 +176,7 @@ def _backfill(source: Source, drops: range, given: Mapping[str, Any]) -> Airflow
     return AirflowRequest("backfills", body)
 
 
-def _given(action: Action, values: Values) -> dict[str, Any]:
+def _values_of_fields(action: Action, values: Values) -> dict[str, Any]:
     """The value of each field: a text, a list of names, or true."""
     given: dict[str, Any] = {}
     for field in action.fields:

@@ -1,4 +1,4 @@
-"""The standing of each drop of a source: whether it is published, its last run, and the warnings about it.
+"""The state of each drop of a source: whether it is published, its last run, and the warnings about it.
 
 It also has the overrides: checks that do not hold for the drop, but that a person let pass.
 """
@@ -42,8 +42,8 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True)
-class DropStanding:
-    """The standing of a drop: its last run, and the names of the checks that warned or that a person let pass."""
+class DropState:
+    """The state of a drop: its last run, and the names of the checks that warned or that a person let pass."""
 
     is_published: bool
     last_run: Run | None
@@ -57,8 +57,8 @@ class DropStanding:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """The standing of each drop, by number, also of a drop that never landed if a run was about it.
+class DropStates:
+    """The state of each drop, by number, also of a drop that never landed if a run was about it.
 
     `newest`: the place of the last run over each drop. `warned`: the names of the checks that warned of a drop.
     `overrides` are newest first. `publications` has the token and the time of each publication, oldest first.
@@ -76,12 +76,12 @@ class Standing:
         """The numbers of the drops."""
         return {*self.drops, *self.newest}
 
-    def of(self, number: int) -> DropStanding:
-        """The standing of a drop."""
+    def of(self, number: int) -> DropState:
+        """The state of a drop."""
         drop, newest = self.drops.get(number), self.newest.get(number)
         last = self.publications[-1][0] if self.publications else -1
         overridden = [override.name for override in self.overrides if number in override.seq_nos]
-        return DropStanding(
+        return DropState(
             drop is not None and drop.landing <= last,
             None if newest is None else self.runs[newest],
             self.warned.get(number, ()),
@@ -99,24 +99,24 @@ class Standing:
         ]
 
 
-def standing(
+def drop_states(
     lake: HeldLake, source: Source, drops: Mapping[int, DropFigures], runs: Runs, results: Iterable[Row]
-) -> Standing:
-    """The standing of the drops of a source. `results`: `telling` of `Checks`."""
+) -> DropStates:
+    """The state of the drops of a source. `results`: `telling` of `Checks`."""
     published = sorted((each.token, each.published) for each in runs.publications.values())
-    judged = _judged(source, drops, results)
+    judged = _judge_drops(source, drops, results)
     warned = {
         n: sorted({name for (_, name, _), row in of_drop.items() if row["verdict"] == "warned"})
         for n, of_drop in judged.items()
     }
     overrides = _overrides(lake, source, drops, judged)
-    return Standing(drops, runs, runs.newest_over_drops(source), warned, overrides, published)
+    return DropStates(drops, runs, runs.newest_over_drops(source), warned, overrides, published)
 
 
 _Judged = dict[int, dict[tuple[str, str, str | None], Row]]
 
 
-def _judged(source: Source, drops: Mapping[int, DropFigures], results: Iterable[Row]) -> _Judged:
+def _judge_drops(source: Source, drops: Mapping[int, DropFigures], results: Iterable[Row]) -> _Judged:
     """The last result of each check, by drop, if it was about files of the drop that still count.
 
     A result `passed` of the gate of landings is left out, as it is about the files of one landing only.
