@@ -49,8 +49,8 @@ def sql_refusal(message: str, sqlstate: str | None, is_built: Callable[[str], bo
 
 def own_sentence(message: str) -> str | None:
     """The sentence of Tidemark's own refusal in Spark's message, such as that of the guard; None if it has none."""
-    own = _OWN.search(_sentence(message))
-    return None if own is None else own[1]
+    match = _OWN.search(_sentence(message))
+    return None if match is None else match[1]
 
 
 def _sentence(message: str) -> str:

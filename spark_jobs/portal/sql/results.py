@@ -21,24 +21,24 @@ def first_rows(cursor: Cursor) -> dict[str, Any]:
     Values are texts, since JSON's numbers are not exact; null is None.
     """
     columns = cursor.columns()
-    shown: list[list[str | None]] = []
+    rows: list[list[str | None]] = []
     characters, more = 0, False
     if columns:
         batches = cursor.rows(_FEW)
         batch = next(batches, [])
         while batch and not more:
             for row in batch:
-                if len(shown) == FIRST_ROWS or characters > MOST_CHARACTERS:
+                if len(rows) == FIRST_ROWS or characters > MOST_CHARACTERS:
                     more = True
                     break
-                shown.append([text_of(value) for value in row])
-                characters += sum(len(value or "") for value in shown[-1])
-            wide = max(characters // len(shown), 1)
+                rows.append([text_of(value) for value in row])
+                characters += sum(len(value or "") for value in rows[-1])
+            wide = max(characters // len(rows), 1)
             try:
                 batch = batches.send(min(max(MOST_CHARACTERS // wide // 4, 1), FIRST_ROWS + 1))
             except StopIteration:
                 break
-    return {"columns": [{"name": name, "type": kind} for name, kind in columns], "rows": shown, "more": more}
+    return {"columns": [{"name": name, "type": kind} for name, kind in columns], "rows": rows, "more": more}
 
 
 def all_rows(cursor: Cursor) -> IO[bytes]:

@@ -220,9 +220,9 @@ def _message(error: Any) -> tuple[str, str | None]:
 
 
 def _refusal(message: str, sqlstate: str | None, is_built: Callable[[str], bool] = lambda _: False) -> TidemarkError:
-    own = own_sentence(message)
-    if own is not None:
-        return RefusedByServer(expected="", found=own, condition=first_condition(message), sqlstate=sqlstate)
+    sentence = own_sentence(message)
+    if sentence is not None:
+        return RefusedByServer(expected="", found=sentence, condition=first_condition(message), sqlstate=sqlstate)
     return sql_refusal(message, sqlstate, is_built)
 
 
