@@ -27,13 +27,11 @@ from tests.architecture.words import (
     shared_class_names,
 )
 
-LATER = frozenset({"portal"})
-"""The rooms whose names are not rewritten yet: the portal comes next."""
-PARTICIPLES_LATER = LATER | {"engine", "engine.spark"}
+PARTICIPLES_LATER = frozenset({"engine", "engine.spark"})
 """The rooms in which functions may still be named by a participle: many of the engine's are."""
 
 
-def rooms_that_are_done(later: frozenset[str] = LATER) -> list[Module]:
+def rooms_that_are_done(later: frozenset[str] = frozenset()) -> list[Module]:
     """The modules of all rooms but those in `later`."""
     return [module for module in modules(*FOLDERS) if room_of(module) not in later]
 

@@ -80,12 +80,12 @@ def read_past(statement: str, at: datetime, functions: Collection[str]) -> PastS
     for table in tree.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier):
             continue  # a function
-        name = _qualified(table)
+        name = _full_name(table)
         if f"{name.lower()}{SUFFIX}" in functions:
             past.setdefault(name.lower(), name)
             first, last = _ends(table)
-            call = f"{_quoted(table.args['db'].name)}.{_quoted(table.name + SUFFIX)}(TIMESTAMP '{_literal(at)}')"
-            edits.append((first, last, call if table.alias else f"{call} AS {_quoted(table.name)}"))
+            call = f"{_quote(table.args['db'].name)}.{_quote(table.name + SUFFIX)}(TIMESTAMP '{_literal(at)}')"
+            edits.append((first, last, call if table.alias else f"{call} AS {_quote(table.name)}"))
         elif name.lower() not in names_of_subqueries:
             present.setdefault(name.lower(), name)
     for column in [*tree.find_all(exp.Column), *tree.find_all(exp.Star)]:
@@ -105,7 +105,7 @@ def _without_database(column: Any, past: Collection[str]) -> list[tuple[int, int
     return [(first.meta["start"], table.meta["start"] - 1, "")]
 
 
-def _qualified(table: Any) -> str:
+def _full_name(table: Any) -> str:
     """The name of a table as `database.table`; without a database the name alone."""
     catalog, database = table.catalog.lower(), table.db
     if catalog not in ("", "spark_catalog"):
@@ -119,7 +119,7 @@ def _ends(table: Any) -> tuple[int, int]:
     return parts[0].meta["start"], parts[-1].meta["end"]
 
 
-def _quoted(identifier: str) -> str:
+def _quote(identifier: str) -> str:
     from spark_jobs.storage.descriptions.sql import name
 
     return name(identifier)

@@ -104,17 +104,17 @@ class SqlDesk:
         """
         do = self._actions.get(action)
         if do is None:
-            return _ended(_reply({"error": "there is no such page"}, HTTPStatus.NOT_FOUND))
+            return _finish(_reply({"error": "there is no such page"}, HTTPStatus.NOT_FOUND))
         try:
             expect_same_site(headers)
             request = _Request.parse(body, who)
         except TidemarkError as error:
             is_ours = not isinstance(error, CrossSite)
-            return _ended(_refusal(error, HTTPStatus.BAD_REQUEST if is_ours else HTTPStatus.FORBIDDEN))
+            return _finish(_refusal(error, HTTPStatus.BAD_REQUEST if is_ours else HTTPStatus.FORBIDDEN))
         if action in ("cancel", "saved", "save", "delete"):  # these need no session
-            return _ended(_answer(do, request))
+            return _finish(_answer(do, request))
         if not self._seats.acquire(blocking=False):
-            return _ended(_refusal(_busy()))
+            return _finish(_refusal(_busy()))
         reply: Future[Reply] = Future()
 
         def work() -> None:
@@ -197,21 +197,21 @@ class _Request:
         except ValueError:
             values = None
         if not isinstance(values, dict):
-            raise _malformed(f"a JSON object of up to {MOST_BYTES:,} bytes", f"{len(body):,} bytes of something else")
+            raise _refuse(f"a JSON object of up to {MOST_BYTES:,} bytes", f"{len(body):,} bytes of something else")
         return cls(values, who)
 
     def text(self, name: str, default: str | None = None) -> str:
         """The text `name`; ParameterError: it is none, or it is missing and there is no `default`."""
         value = self.values.get(name, default)
         if not isinstance(value, str):
-            raise _malformed(f"a text `{name}`", type(value).__name__)
+            raise _refuse(f"a text `{name}`", type(value).__name__)
         return value
 
     def texts(self, name: str) -> list[str]:
         """The list of texts `name`; ParameterError: it is none."""
         value = self.values.get(name)
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise _malformed(f"a list of texts `{name}`", type(value).__name__)
+            raise _refuse(f"a list of texts `{name}`", type(value).__name__)
         return value
 
 
@@ -243,15 +243,15 @@ def _refusal(error: TidemarkError, status: HTTPStatus = HTTPStatus.OK) -> Reply:
     return _reply({"error": error.sentence(), "code": error.code}, status)
 
 
-def _ended(reply: Reply) -> Work:
-    done: Future[Reply] = Future()
-    done.set_result(reply)
-    return Work(done, lambda: None)
+def _finish(reply: Reply) -> Work:
+    ready: Future[Reply] = Future()
+    ready.set_result(reply)
+    return Work(ready, lambda: None)
 
 
-def _malformed(expected: str, found: str) -> ParameterError:
+def _refuse(expected: str, finding: str) -> ParameterError:
     return ParameterError(
-        expected=expected, found=found, consequence="nothing was done", next_step="load the page anew"
+        expected=expected, found=finding, consequence="nothing was done", next_step="load the page anew"
     )
 
 

@@ -70,7 +70,7 @@ class NamesForReaders:
         with Session(self._settings) as session:
             databases = [str(row[0]) for row in session.rows("SHOW DATABASES")]
             tables = {
-                database: [str(row[1]) for row in session.rows(f"SHOW TABLES IN {_quoted(database)}")]
+                database: [str(row[1]) for row in session.rows(f"SHOW TABLES IN {_quote(database)}")]
                 for database in sorted(databases, key=_place)
                 if any(fnmatchcase(database, pattern.partition(".")[0]) for pattern in _readable(self._settings))
             }
@@ -82,7 +82,7 @@ class NamesForReaders:
                 str(name).removeprefix("spark_catalog.")
                 for database in readable
                 if database.rpartition("__")[2] in ("silver", "gold")
-                for (name,) in session.rows(f"SHOW USER FUNCTIONS IN {_quoted(database)}")
+                for (name,) in session.rows(f"SHOW USER FUNCTIONS IN {_quote(database)}")
                 if str(name).startswith("spark_catalog.")
             ]
         past = [name for name in functions if name.endswith(SUFFIX)]
@@ -109,7 +109,7 @@ def _place(database: str) -> tuple[int, str]:
 def _columns(session: Session, table: str) -> list[list[str]]:
     """The columns of a table that is there; those of one that has gone since are none."""
     try:
-        described: list[tuple[Any, ...]] = session.rows(f"DESCRIBE {'.'.join(map(_quoted, table.split('.', 1)))}")
+        described: list[tuple[Any, ...]] = session.rows(f"DESCRIBE {'.'.join(map(_quote, table.split('.', 1)))}")
     except SqlRefused:
         return []
     columns = []
@@ -120,7 +120,7 @@ def _columns(session: Session, table: str) -> list[list[str]]:
     return columns
 
 
-def _quoted(identifier: str) -> str:
+def _quote(identifier: str) -> str:
     from spark_jobs.storage.descriptions.sql import name
 
     return name(identifier)

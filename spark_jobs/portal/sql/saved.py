@@ -80,5 +80,5 @@ class SavedQueries:
         return {"name": path.name.removesuffix(_END), "statement": statement.removesuffix("\n"), "by": by, "at": at}
 
 
-def _refusal(expected: str, found: str, next_step: str) -> ParameterError:
-    return ParameterError(expected=expected, found=found, consequence="nothing was saved", next_step=next_step)
+def _refusal(expected: str, finding: str, next_step: str) -> ParameterError:
+    return ParameterError(expected=expected, found=finding, consequence="nothing was saved", next_step=next_step)
