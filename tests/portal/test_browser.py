@@ -53,7 +53,7 @@ def test_a_failing_row_is_found_by_clicking_from_the_first_page(site: Path, star
 def test_from_a_mart_to_the_file_each_step_is_a_link(site: Path, started: Any) -> None:
     visit = Visit(started, SIZES[1])
     visit.open((site / "index.html").as_uri())
-    visit.follow(visit.tab.get_by_role("link", name="Marts"))
+    visit.follow(visit.tab.get_by_role("navigation", name="Portal").get_by_role("link", name="Marts"))
     visit.follow(visit.tab.get_by_role("link", name="meter_hours"))
     visit.follow(visit.tab.get_by_role("link", name="why").first)
     files = visit.tab.get_by_role("region", name="Deltas").get_by_role("rowheader").get_by_role("link")
