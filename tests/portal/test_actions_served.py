@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ pytestmark = [
 CHECKED = SOURCE + (
     "checks: {small: {kind: between, column: load, max: 90}}\ndag: {schedule: manual, retry_delay: 1 s}\n"
 )
+PICTURES = os.environ.get("TIDEMARK_PICTURES")
 WHY = "since <b>the test</b> asks & waits"
 
 
@@ -68,6 +70,11 @@ class World:
         button.wait_for(timeout=240_000)
         self.visit.follow(button)
 
+    def picture(self, name: str) -> None:
+        """Take the documentation's picture of the page, where TIDEMARK_PICTURES names its folder."""
+        if PICTURES is not None:
+            self.visit.tab.screenshot(path=Path(PICTURES) / f"{name}-1280-light.png", full_page=True)
+
     def sql(self, query: str) -> list[dict[str, Any]]:
         return self.installation.sql(query)
 
@@ -99,6 +106,7 @@ def test_a_run_is_planned_approved_and_published(world: World) -> None:
     world.open("sources/meters.html")
     world.follow("Run drops")
     assert world.visit.faults() == []
+    world.picture("act")
     world.fill(first_drop="2024-01-01", why=WHY)
     world.press("Run drops")
     world.approve("Reject")
@@ -116,6 +124,7 @@ def test_a_run_is_planned_approved_and_published(world: World) -> None:
     plan.wait_for(timeout=240_000)
     assert "silver.hourly" in plan.inner_text()
     assert world.visit.faults() == []
+    world.picture("plan")
     world.approve()
     assert world.wait()["state"] == "success"
     world.visit.tab.get_by_text("It applied the plan").wait_for(timeout=60_000)
