@@ -57,8 +57,8 @@ class _Loader(_Checks, yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-_QuickLoader.add_constructor("tag:yaml.org,2002:timestamp", _QuickLoader.construct_yaml_timestamp)  # type: ignore[type-var]
-_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_yaml_timestamp)
+_QuickLoader.add_constructor("tag:yaml.org,2002:timestamp", _QuickLoader.construct_yaml_timestamp)
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_yaml_timestamp)  # type: ignore[type-var]
 
 
 def read_yaml(text: str) -> tuple[Any, list[Problem]]:
