@@ -48,9 +48,9 @@ class _Flow:
         return len(self.nodes) - 1
 
     def link(self, start: int, end: int, weight: float, count: int | None = None, unit: str = "") -> None:
-        """Add a link between nodes; one without weight is left out."""
+        """Add a link between nodes; one without weight is left out. Rows that are taken back have negative weights."""
         if weight:
-            self.links.append({"from": start, "to": end, "weight": weight, "count": count, "unit": unit})
+            self.links.append({"from": start, "to": end, "weight": abs(weight), "count": count, "unit": unit})
             self.rows.append([self.nodes[start]["label"], self.nodes[end]["label"], count, unit])
 
     def chart(self, title: str, summary: str) -> Chart:
@@ -82,7 +82,7 @@ def run_flow(
         return None
     flow, files = _Flow(), len({file["path"] for file in run.files if file["path"]})
     start = flow.node("files", 0, count=files, unit="files")
-    landed = flow.node("rows that count", 1, "good", rows, "rows")
+    landed = flow.node("rows that count" if rows >= 0 else "rows taken back", 1, "good", rows, "rows")
     flow.link(start, landed, rows, rows, "rows")
     if rejects:
         aside = flow.node("quarantine", 1, "bad", rejects, "records", links.to("quarantine", source.name))

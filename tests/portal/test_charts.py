@@ -16,11 +16,13 @@ from spark_jobs.config import Settings
 from spark_jobs.portal.asking import MOST_PAGES, PAGED, PageMissing, page_of_list
 from spark_jobs.portal.changes import Change, with_components
 from spark_jobs.portal.charts import Chart, Series, drops_chart, finite, heat_chart, planned_chart
+from spark_jobs.portal.flow import run_flow
 from spark_jobs.portal.freshness import freshness_of
 from spark_jobs.portal.late_rows import duration
 from spark_jobs.portal.links import Links
 from spark_jobs.portal.markup import cell, markup, term
 from spark_jobs.portal.pages import Portal
+from spark_jobs.portal.runs import WholeRun
 from spark_jobs.sources import Source, find_source
 from tests.jobs.harness import DAY, SOURCE, START, write_source
 
@@ -71,6 +73,23 @@ def test_a_heat_map_counts_by_drop_and_class(source: Source) -> None:
     assert chart.summary == "How late: 2 soon, 5 late rows"
     assert chart.rows == [["2024-01-04", 0, 5], ["2024-01-02", 2, 0]]
     assert heat_chart("How late", "rows", ("soon",), {}, source) is None
+
+
+def test_a_run_that_takes_rows_back_has_a_flow_with_widths(source: Source) -> None:
+    file = {"path": "a.ndjson", "rows": 0, "rows_back": 3, "rejects": 0, "duplicates": 0}
+    run = WholeRun("retract-1", files=[file | dict.fromkeys(("rejects_back", "duplicates_back"), 0)])
+    run.manifest = {"stages": [{"accounts": {"hourly": {"accepted": -3}}}]}
+    change = Change("silver.hourly", ("meter",), 0, 0, 2, [])
+    flow = run_flow(run, [change], [], Links("runs/meters/retract-1.html"), source)
+    assert flow is not None
+    # Chromium draws no path of a negative width
+    assert [link["weight"] for link in flow.data["links"]] == [3, 3, 3]
+    assert [node["label"] for node in flow.data["nodes"]] == [
+        "files",
+        "rows taken back",
+        "hourly: in windows",
+        "silver.hourly",
+    ]
 
 
 def test_a_plan_stands_beside_what_the_run_did() -> None:

@@ -24,7 +24,7 @@ from tests.portal.browser import SIZES, browser
 from tests.portal.sql_tab import SqlTab, serving
 from tests.server.clients import FOR_LONG
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.server, pytest.mark.turns(together=True), pytest.mark.timeout(900)]
 
 EVIL = '<img src=x onerror=alert(1)><script>alert(2)</script> & "more" \''
 HOSTILE = EVIL.replace("'", "\\'")
