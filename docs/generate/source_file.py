@@ -6,18 +6,14 @@ A part of the file (the file itself, `landing`, a window of one kind, …) is a 
 from __future__ import annotations
 
 import functools
-import inspect
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from docs.generate.docstrings import described_keys
-from docs.generate.key_meanings import MEANINGS, TEXTS
 from docs.generate.key_values import Schema, default_of, references, value_of
 from docs.generate.markdown import anchored_code, as_sentence, code, paragraphs, prose, section, table, whole_page
 from spark_jobs.sources.schema import json_schema
-from spark_jobs.sources.section import Section
 from spark_jobs.sources.source import Source
 
 _INTRODUCTION = """
@@ -27,6 +23,12 @@ is a number and a unit, such as `90 min`, `6 hours` or `1 h 30 min`; a size is a
 such as `64 KiB`. [Source files, kind by kind](source-files.md) shows what each part makes of rows.
 """
 _HEADERS = ("key", "value", "default", "meaning")
+TEXTS = {
+    "the-file": "The keys of the file itself.",
+    "windows-aggregates": "A call of a function, with its columns and its numbers. The functions are [those of every"
+    " kind](source-files.md#what-every-kind-has), and those of plugins.",
+}
+"""Texts of sections, in Markdown, in place of docstrings that are about the program."""
 
 
 @dataclass(frozen=True)
@@ -126,18 +128,9 @@ def _kind(schema: Schema) -> str:
 
 
 def _section(part: FilePart) -> str:
-    text, meanings = described_keys(part.schema.get("description", ""), _key_names())
-    for docstring in _docstrings(part.classes):
-        meanings = described_keys(docstring, _key_names())[1] | meanings
-    rows = [_row(part, key, meanings.get(key, "")) for key in sorted(part.keys(), key="kind".__ne__)]
-    about = TEXTS.get(part.anchor) or paragraphs(text)
+    rows = [_row(part, key) for key in sorted(part.keys(), key="kind".__ne__)]
+    about = TEXTS.get(part.anchor) or paragraphs(part.schema.get("description", ""))
     return section(2, f"{_heading(part)} {{#{part.anchor}}}", about, _short_form(part), table(_HEADERS, rows))
-
-
-@functools.cache
-def _key_names() -> set[str]:
-    """The names of all keys of all parts."""
-    return set().union(*(part.keys() for part in parts()))
 
 
 def _short_form(part: FilePart) -> str:
@@ -149,23 +142,6 @@ def _short_form(part: FilePart) -> str:
     return f"In place of the keys: {values}." if part.keys() else f"Value: {values}."
 
 
-def _docstrings(classes: tuple[str, ...]) -> list[str]:
-    """The docstrings of these classes and of those above them."""
-    above = [base for name in classes if name in _readers() for base in _readers()[name].__mro__]
-    return [
-        inspect.getdoc(base) or "" for base in dict.fromkeys(above) if issubclass(base, Section) and base is not Section
-    ]
-
-
-@functools.cache
-def _readers() -> dict[str, type[Section]]:
-    """The classes that read parts of source files, by name."""
-    classes: list[type[Section]] = [Section]
-    for one in classes:
-        classes += one.__subclasses__()
-    return {one.__name__: one for one in classes}
-
-
 def _heading(part: FilePart) -> str:
     if not part.place:
         return "The file"
@@ -175,10 +151,11 @@ def _heading(part: FilePart) -> str:
     return f"{code(part.place)}, of every kind" if several else code(part.place)
 
 
-def _row(part: FilePart, key: str, meaning: str) -> list[str]:
+def _row(part: FilePart, key: str) -> list[str]:
     schema, raw_default = part.keys()[key]
     default = "required" if key in part.required_keys() else default_of(schema, raw_default)
-    text = MEANINGS.get(f"{part.anchor}.{key}") or meaning or MEANINGS.get(key) or _meaning_of_part(schema)
+    of_kind = "The kind, as in the heading." if key == "kind" else ""
+    text = schema.get("description") or of_kind or _meaning_of_part(schema)
     name = anchored_code(key, f"{part.anchor}.{key}")
     return [name, value_of(schema, _anchors()), default, as_sentence(prose(text)) if text else ""]
 

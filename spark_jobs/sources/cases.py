@@ -25,20 +25,25 @@ Rows = tuple[Row, ...]
 class CaseStep(Section):
     """One drop of a test: the rows that arrive, and the expected tables after its run.
 
-    drop: the drop's date or time. rows: each a mapping of the source's columns to values as the files have them, or a
-    text, which is a line of the file as it is; a column that a mapping leaves out has no value. windows: for a window,
-    all rows of its table. states: all states. late, quarantine: all rows of `silver.late` and `bronze.quarantine`.
-    checks: the verdicts of checks in this run. Of an expected row those columns are compared that some expected row of
-    its table names. A table that is left out is not compared.
+    Of an expected row those columns are compared that some expected row of its table names. A table that is left out is
+    not compared.
     """
 
     drop: Annotated[str, BeforeValidator(_as_text)]
+    """The drop's date or time."""
     rows: tuple[Row | str, ...] = ()
+    """The rows: each a mapping of the source's columns to values as the files have them, or a text, which is a line of
+    the file as it is. A column that a mapping leaves out has no value."""
     windows: dict[Identifier, Rows] = Field(default_factory=dict)
+    """All rows of the table of each window that is named."""
     states: Rows | None = None
+    """All states."""
     late: Rows | None = None
+    """All rows of `silver.late`."""
     quarantine: Rows | None = None
+    """All rows of `bronze.quarantine`."""
     checks: dict[Identifier, Verdict] = Field(default_factory=dict)
+    """The verdicts of checks in this run."""
 
     @model_validator(mode="after")
     def _check_rows(self) -> CaseStep:

@@ -109,24 +109,27 @@ def _check_time_format(text: str) -> str:
 class DeclaredColumn(Section):
     """A column of the files, and the type that its values are read as.
 
-    `type`: one of `COLUMN_TYPES`; a `decimal(p, s)` has p digits in all, s of them after the point.
-    `null_values`: texts that mean no value, in place of the landing's.
-    `optional`: true if a file may lack the column. A file that lacks any other column is rejected whole. A file of
-    NDJSON lacks a column if none of its records has it.
-    `format`, `timezone` and `dst` belong to `timestamp` and `date`. `format`: the form of the text; of several formats
-    the first one that reads the text counts. `timezone`: the zone of times without an offset. `dst`: which of two
-    instants a local time means if a clock change made it ambiguous or skipped it (`refuse` puts the row in quarantine).
+    `format`, `timezone` and `dst` belong to `timestamp` and `date`.
     """
 
     short_forms: ClassVar = (TYPE_SCHEMA,)
 
     type: Annotated[str, BeforeValidator(check_type), WithJsonSchema(TYPE_SCHEMA)]
+    """The type of the values. A `decimal(p, s)` has p digits in all, s of them after the point."""
     from_: str | None = Field(default=None, alias="from", min_length=1)
+    """The name of the column in the files, if it is another one; `meta.owner.id` is a member of nested objects."""
     null_values: tuple[str, ...] | None = None
+    """Texts that mean no value, in place of the landing's."""
     optional: bool = False
+    """True if a file may lack the column. A file that lacks any other column is rejected whole. A file of NDJSON lacks
+    a column if none of its records has it."""
     format: Annotated[str | tuple[str, ...], AfterValidator(_check_time_formats)] = "iso"
+    """The form of the text; of several formats the first one that reads the text counts."""
     timezone: Zone = "UTC"
+    """The zone of times without an offset."""
     dst: Literal["earliest", "latest", "refuse"] = "refuse"
+    """The instant of a local time that a clock change made ambiguous or skipped: the `earliest` or the `latest` of two;
+    `refuse` puts the row in quarantine."""
 
     @model_validator(mode="before")
     @classmethod
@@ -203,37 +206,44 @@ def _check_format(name: str) -> str:
 class LandingOptions(Section):
     """The files of a drop: their place relative to the landing directory, and how they are written.
 
-    The last part of `path` is a pattern for file names (`flights/{date}/*`). Files whose names start with `.` or `_`
-    do not belong to the drop: they are still being written. `{date}`, `{hour}`, `{minute}` are taken from the drop's
-    start in UTC; for drops of the calendar, `{date}` is a date of the source's time zone.
-    `wait`: how long after the end of its drops a run in Airflow waits for files of a drop that has none.
-    Compression (none, gzip, zstd) is recognised by the content. `max_record`: a longer record goes to quarantine.
-    `max_rejects`: so many records of a file are kept in quarantine one by one for each rule, the others as a range of
-    lines. `max_lines`: a file with more lines is rejected whole. `max_expansion`: so is a file that is more than so
-    many times its size (and more than 256 MiB) once decompressed.
-    `encoding`: the encoding of text files, unless a file begins with a byte order mark. `escape`: the character that,
-    within quotes, makes a quote or itself plain text; a second quote does so, too. `decimal`, `thousands`: the marks in
-    numbers that are written as text. `envelope`: a record is an event of Debezium or Maxwell, and becomes the row that
-    it changes. `tombstones`: whether tombstones go to quarantine or are left out.
-    `null_values`: texts that mean no value, by default the empty text; null in JSON and Parquet always means none.
+    The last part of `path` is a pattern for file names (`flights/{date}/*`). Files whose names start with `.` or `_` do
+    not belong to the drop: they are still being written. `{date}`, `{hour}`, `{minute}` are taken from the drop's start
+    in UTC; for drops of the calendar, `{date}` is a date of the source's time zone. Compression (none, gzip, zstd) is
+    recognised by the content.
     """
 
     kind: Literal["files"] = "files"
     path: Annotated[str, AfterValidator(_check_path)]
+    """The folder of a drop below the landing directory, and a pattern for file names."""
     wait_us: PositiveDuration | None = Field(default=None, alias="wait")
+    """The time after the end of its drops for which a run in Airflow waits for files of a drop that has none."""
     format: Annotated[str, BeforeValidator(_lower), AfterValidator(_check_format)]
+    """`csv`, `ndjson`, `json`, `parquet`, or a format of a plugin."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    """The character between the values of a line of CSV."""
     encoding: Annotated[str, BeforeValidator(_check_encoding)] = UTF8
+    """The encoding of text files, unless a file begins with a byte order mark."""
     escape: Literal["", "\\"] = ""
+    """The character that, within quotes, makes a quote or itself plain text; a second quote does so, too."""
     decimal: Literal[".", ","] = "."
+    """The decimal point in numbers that are written as text."""
     thousands: Literal["", ".", ",", " ", "'", "_"] = ""
+    """The mark between groups of three digits in numbers that are written as text."""
     envelope: Envelope | None = None
+    """A record is an event of Debezium or Maxwell, and becomes the row that it changes."""
     tombstones: Literal["quarantine", "skip"] = "quarantine"
+    """The treatment of tombstones: they go to quarantine, or are left out."""
     null_values: tuple[str, ...] = ("",)
+    """Texts that mean no value, by default the empty text; null in JSON and Parquet always means none."""
     max_record_bytes: Size = Field(default=1 << 20, alias="max_record")
+    """A longer record goes to quarantine."""
     max_rejects: PositiveInt = 10_000
+    """So many records of a file are kept in quarantine one by one for each rule, the others as a range of lines."""
     max_lines: Annotated[PositiveInt, Field(lt=LINE_LIMIT)] = LINE_LIMIT - 1
+    """A file with more lines is rejected whole."""
     max_expansion: PositiveInt = 200
+    """A compressed file of more than 256 MiB and of more than so many times its size, once decompressed, is rejected
+    whole."""
     _plugin: Plugin | None = PrivateAttr(default=None)
 
     def model_post_init(self, _: Any) -> None:

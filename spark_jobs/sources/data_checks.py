@@ -36,14 +36,7 @@ def _range(least: Any, greatest: Any) -> str:
 
 
 class CheckBase(Section):
-    """The fields that every kind of check has.
-
-    `table`: `rows` (that land, the default), `state`, or a window by its name, as the run would publish them. `mostly`:
-    the share of rows that must keep the check, if single rows can break it. `treatment` of a failure: `fail`: nothing
-    is published; `warn`: the run reports it and goes on; `quarantine`: rows that break the check go to quarantine, the
-    others land. If the file also has `mostly`, the run fails if a smaller share would be left. `severity`: how much a
-    failure matters to people; by default `warning` if the treatment is `warn`, else `critical`.
-    """
+    """The fields that every kind of check has."""
 
     each_row: ClassVar[bool] = True
     """True if a single row can break the check, so that `mostly` means something."""
@@ -51,10 +44,17 @@ class CheckBase(Section):
     """True if a row can be judged while its file is read."""
 
     table: str = ROWS
+    """`rows` (that land, the default), `state`, or a window by its name, as the run would publish them."""
     mostly: float = Field(default=1.0, ge=0, le=1)
+    """The share of rows that must keep the check, if single rows can break it."""
     severity_: Severity | None = Field(default=None, alias="severity")
+    """The importance of a failure to people; by default `warning` if the treatment is `warn`, else `critical`."""
     treatment: Treatment = "fail"
+    """The effect of a failure. `fail`: nothing is published. `warn`: the run reports it and goes on. `quarantine`: rows
+    that break the check go to quarantine, and the others land; with `mostly` in the file, the run fails if a smaller
+    share would be left."""
     description: str = ""
+    """A text for people about the check."""
 
     @property
     def severity(self) -> Severity:
@@ -94,6 +94,7 @@ class OfColumn(CheckBase):
     """A check of one column."""
 
     column: str
+    """The column that is checked."""
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -117,7 +118,9 @@ class Bounded(Section):
     """Bounds from `min` to `max`, both included; one of them may be left out."""
 
     min: Bound = None
+    """The least value."""
     max: Bound = None
+    """The greatest value."""
 
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
@@ -144,6 +147,7 @@ class In(OfColumn):
     quarantines: ClassVar[bool] = True
     kind: Literal["in"]
     values: tuple[Bound, ...] = Field(min_length=1)
+    """The values that are right."""
 
     @property
     def in_words(self) -> str:
@@ -161,6 +165,7 @@ class Matches(OfColumn):
     quarantines: ClassVar[bool] = True
     kind: Literal["matches"]
     pattern: str
+    """A regular expression for the whole text."""
 
     @field_validator("pattern")
     @classmethod
@@ -184,6 +189,7 @@ class Unique(CheckBase):
 
     kind: Literal["unique"]
     columns: Names
+    """The column, or columns, that identify a row."""
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -202,6 +208,7 @@ class OfType(OfColumn):
     each_row: ClassVar[bool] = False
     kind: Literal["type"]
     type: Annotated[str, BeforeValidator(check_type), WithJsonSchema(TYPE_SCHEMA)]
+    """The type that each value must have."""
 
     @property
     def in_words(self) -> str:
@@ -219,7 +226,9 @@ class RowCount(CheckBase):
     each_row: ClassVar[bool] = False
     kind: Literal["row_count"]
     min: NonNegativeInt | None = None
+    """The least number of rows."""
     max: NonNegativeInt | None = None
+    """The greatest number of rows."""
 
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
@@ -239,6 +248,7 @@ class Freshness(OfColumn):
     each_row: ClassVar[bool] = False
     kind: Literal["freshness"]
     within_us: PositiveDuration = Field(alias="within")
+    """The greatest age of the newest time."""
 
     @property
     def in_words(self) -> str:
@@ -252,7 +262,9 @@ class NullShare(OfColumn):
     each_row: ClassVar[bool] = False
     kind: Literal["null_share"]
     min: float = Field(default=0.0, ge=0, le=1)
+    """The least share of rows without a value."""
     max: float = Field(ge=0, le=1)
+    """The greatest share of rows without a value."""
 
     @property
     def in_words(self) -> str:
@@ -266,6 +278,7 @@ class LatenessCheck(CheckBase):
     quarantines: ClassVar[bool] = True
     kind: Literal["lateness"]
     max_us: PositiveDuration = Field(alias="max")
+    """The greatest lateness of a row."""
 
     @model_validator(mode="after")
     def _check_table(self) -> Self:
@@ -284,6 +297,7 @@ class OfSql(CheckBase):
 
     kind: Literal["sql"]
     sql: str = Field(min_length=1)
+    """The condition."""
 
     @property
     def in_words(self) -> str:
@@ -309,7 +323,9 @@ class OfExpectation(CheckBase):
 
     kind: Literal["expectation"]
     type: str
+    """The name of the expectation's class."""
     arguments: dict[str, Any] = Field(default_factory=dict)
+    """The arguments of the expectation."""
 
     @property
     def read(self) -> tuple[str, ...]:

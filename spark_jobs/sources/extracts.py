@@ -54,17 +54,18 @@ Overlap = Annotated[
 
 
 class Extract(Section):
-    """The base of the kinds of landing that do not read a source's own files: they land lines of NDJSON.
-
-    `connection`: a name in the file of connections, which has the address, user and password. `null_values`: texts that
-    mean no value; null always does. The limits are those of `LandingOptions`.
-    """
+    """The base of the kinds of landing that do not read a source's own files: they land lines of NDJSON."""
 
     connection: Identifier
+    """A name in the file of connections, which has the address, user and password."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    """The character between the values of a line of CSV."""
     null_values: tuple[str, ...] = ()
+    """Texts that mean no value; null always does."""
     max_record_bytes: Size = Field(default=1 << 20, alias="max_record")
+    """A longer record goes to quarantine."""
     max_rejects: PositiveInt = 10_000
+    """So many records of a file are kept in quarantine one by one for each rule, the others as a range of lines."""
 
     def dialect(self) -> dict[str, Any]:
         """The form of the values in the lines, as `Landing.dialect` returns it."""
@@ -97,17 +98,22 @@ class TableLanding(Extract):
     Either `increasing` names a column that decides which rows belong to a drop. If its values are times, these are the
     rows of the drop's interval; if they are integers, the rows after the last one that was read. Or `snapshot: true`: a
     drop consists of the differences from the table as it was last read; rows that are gone are taken back.
-    `overlap`: how far before its interval (a duration) or its first id (a number) a drop looks for rows that came late.
-    Rows that were read before are left out.
     """
 
     kind: Literal["table"]
     format: Literal["ndjson"] = "ndjson"
+    """The form in which rows are kept below the landing directory."""
     table: str | None = Field(default=None, min_length=1)
+    """The table that is read, if there is no `query`."""
     query: str | None = Field(default=None, min_length=1)
+    """The query that is read, if there is no `table`."""
     increasing: str | None = Field(default=None, min_length=1)
+    """The column that decides which rows belong to a drop."""
     snapshot: bool = False
+    """Read the whole table each time, and land the differences."""
     overlap: Overlap = None
+    """The distance before its interval (a duration) or its first id (a number) in which a drop looks for rows that came
+    late. Rows that were read before are left out."""
 
     @model_validator(mode="after")
     def _check_choice(self) -> Self:
@@ -125,21 +131,27 @@ class TopicLanding(Extract):
     `header`.
 
     A drop begins where the drop before it ended. It ends before the first message whose timestamp is the drop's `hi` or
-    later, or at the topic's end. `metadata`: the fields of a message that become columns beside those of the value:
-    `_key`, `_partition`, `_offset`, `_timestamp` (ms since 1970), `_headers`. `tombstones`: whether messages without a
-    value go to quarantine or are left out. `lost_offsets`: whether a run fails if Kafka removed messages before they
-    were read, or goes on without them. `envelope`: as in `LandingOptions`.
+    later, or at the topic's end.
     """
 
     kind: Literal["topic"]
     format: Literal["ndjson", "csv"]
+    """The form of a message."""
     topic: Annotated[str, AfterValidator(_check_topic)]
+    """The name of the topic."""
     header: tuple[str, ...] = ()
+    """The columns of a line, if `format` is `csv`."""
     null_values: tuple[str, ...] = ("",)
+    """Texts that mean no value; null always does."""
     metadata: tuple[Metadata, ...] = ()
+    """The fields of a message that become columns beside those of the value: `_key`, `_partition`, `_offset`,
+    `_timestamp` (ms since 1970), `_headers`."""
     tombstones: Literal["quarantine", "skip"] = "quarantine"
+    """The treatment of messages without a value: they go to quarantine, or are left out."""
     lost_offsets: Literal["fail", "skip"] = "fail"
+    """The treatment of messages that Kafka removed before they were read: the run fails, or goes on without them."""
     envelope: Envelope | None = None
+    """A record is an event of Debezium or Maxwell, and becomes the row that it changes."""
 
     @model_validator(mode="after")
     def _check_header(self) -> Self:

@@ -60,38 +60,42 @@ _UNJUDGING = ("severity", "description", "mostly", "treatment", "table")
 
 
 class Retention(Section):
-    """The time back to which reads stay exact. A field that is left out keeps everything.
-
-    since: how long before the newest publication reads of the past are answered; `--as-of` an earlier time is refused.
-    horizon: how long before the newest event time states can be read; drops before it are refused.
-    """
+    """The time back to which reads stay exact. A field that is left out keeps everything."""
 
     since_us: PositiveDuration | None = Field(default=None, alias="since")
+    """The time before the newest publication for which reads of the past are answered; `--as-of` an earlier time is
+    refused."""
     horizon_us: PositiveDuration | None = Field(default=None, alias="horizon")
+    """The time before the newest event time for which states can be read; drops before it are refused."""
 
 
 class Dag(Section):
     """The settings of the source's DAG. With `schedule: every`, Airflow runs it after the end of each drop.
 
-    With `schedule: manual` it runs when somebody starts it. retries: how often a task is tried again if its failure may
-    pass by itself. retry_delay: the wait before the first retry; each further wait is twice as long, up to an hour.
-    max_active_runs: how many runs may wait for their turn on the source at a time. batch: how many drops one run of a
-    backfill takes; if left out, the sizes of their files decide. notify: e-mail addresses, and URLs to which a JSON
-    document is posted. They are notified if a run is late, fails, finds a drop without files, or has a check that
-    warns. after: sources that must have published the interval of a scheduled run before it begins. deadline: how long
-    after the end of its drop a scheduled run is late (`2 h after hi`, or `2 h`).
+    With `schedule: manual` it runs when somebody starts it.
     """
 
     schedule: Literal["every", "manual"] = "every"
+    """`every`: Airflow runs the source after the end of each drop. `manual`: somebody starts its runs."""
     owner: str = "tidemark"
+    """The owner of the DAG in Airflow."""
     tags: tuple[str, ...] = ()
+    """The tags of the DAG in Airflow."""
     retries: NonNegativeInt = 2
+    """The number of further tries of a task whose failure may pass by itself."""
     retry_delay_us: PositiveDuration = Field(default=60_000_000, alias="retry_delay")
+    """The wait before the first retry; each further wait is twice as long, up to an hour."""
     max_active_runs: PositiveInt = 16
+    """The number of runs that may wait for their turn on the source at a time."""
     batch: PositiveInt | None = None
+    """The number of drops that one run of a backfill takes; if left out, the sizes of their files decide."""
     after: tuple[Identifier, ...] = ()
+    """Sources that must have published the interval of a scheduled run before it begins."""
     deadline_us: Deadline | None = Field(default=None, alias="deadline")
+    """The time after the end of its drop at which a scheduled run is late (`2 h after hi`, or `2 h`)."""
     notify: tuple[Recipient, ...] = ()
+    """E-mail addresses, and URLs to which a JSON document is posted. They are notified if a run is late, fails, finds a
+    drop without files, or has a check that warns."""
 
     @model_validator(mode="after")
     def _check_deadline(self) -> Self:
@@ -111,6 +115,7 @@ class Memory(Section):
     """
 
     max_bytes: Size = 100 << 20
+    """The size of that memory."""
 
     @field_validator("max_bytes")
     @classmethod
@@ -121,15 +126,14 @@ class Memory(Section):
 
 
 class ChunkLimits(Section):
-    """The sizes at which landing and merging cut an entity's rows into chunks. No answer depends on them.
-
-    rows, bytes: a chunk takes no further row once it has that many. unsorted: the most rows of a chunk whose times are
-    in no order. Such a chunk is scanned, where a sorted one is searched.
-    """
+    """The sizes at which landing and merging cut an entity's rows into chunks. No answer depends on them."""
 
     rows: PositiveInt = 65_536
+    """A chunk takes no further row once it has that many rows."""
     max_bytes: Size = Field(default=2 << 20, alias="bytes")
+    """A chunk takes no further row once it has that many bytes."""
     unsorted: PositiveInt = 8_192
+    """The most rows of a chunk whose times are in no order. Such a chunk is scanned, where a sorted one is searched."""
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -139,38 +143,54 @@ class ChunkLimits(Section):
 
 
 class Source(Section):
-    """A checked source file, read with `spark_jobs.sources.load_source`: every name in it is declared and fits.
-
-    delta_id: columns that tell deltas apart; if left out, every row is a delta of its own. sequence: columns that order
-    rows of one time ahead of their row ids, such as a log position or a sequence number. The first column counts first;
-    null is the least value. duplicates: which of several rows with one delta_id counts. `first` is the row with the
-    least row id. `last` is the row with the greatest sequence and, among equal ones, the greatest row id.
-    """
+    """A checked source file, read with `spark_jobs.sources.load_source`: every name in it is declared and fits."""
 
     source: Identifier
+    """The name of the source, which is that of its file, of its DAG and of its tables."""
     description: str = ""
+    """A text for people about the source."""
     timezone: Zone | None = None
+    """The time zone of drops of a day or longer; UTC if left out."""
     start_us: Instant = Field(alias="start")
+    """The start of the first drop."""
     every: Every = DAY_US
+    """The length of a drop."""
     landing: AnyLanding
+    """The place of the rows of a drop, and their form."""
     columns: dict[Identifier, DeclaredColumn] = Field(min_length=1)
+    """The columns of the files, by name."""
     unknown_columns: Literal["keep", "quarantine", "fail"] = "keep"
+    """The treatment of columns that the file does not declare: they stay with their row, in `extra` (`keep`), their
+    rows go to quarantine (`quarantine`), or the run is refused (`fail`)."""
     timelines: NameMap
+    """The columns that are time axes of a row; a mapping gives them other names."""
     event_time: Names
+    """Timelines: the event time of a row is the first of them that it has. The first one is the primary timeline."""
     arrival: str | None = None
+    """The timeline that says when a row became known: it is visible from then on, however late it lands. If left out,
+    that is the start of its drop."""
     entity: str
+    """The column with the thing that a row is about; a row without one goes to quarantine."""
     delta_id: Names | None = None
+    """Columns that tell deltas apart; if left out, every row is a delta of its own."""
     duplicates: Literal["first", "last"] = "first"
+    """The row that counts of several with one delta_id. `first`: the row with the least row id. `last`: the row with
+    the greatest sequence and, among equal ones, the greatest row id."""
     sequence: Names = ()
+    """Columns that order rows of one time ahead of their row ids, such as a log position or a sequence number. The
+    first column counts first; null is the least value."""
     windows: dict[Identifier, Window] = Field(default_factory=dict)
+    """The windows, each published as the table `silver.<name>`."""
     state: State | None = None
     checks: dict[Identifier, DataCheck] = Field(default_factory=dict)
+    """Conditions on the rows that land and on the tables that a run would publish."""
     compaction: CompactionRules | None = None
     retention: Retention = Retention()
     memory: Memory = Memory()
     chunks: ChunkLimits = ChunkLimits()
     dag: Dag = Dag()
     tests: dict[Identifier, Case] = Field(default_factory=dict)
+    """Tests of the file, which `tidemark test` runs: a list of drops for each."""
 
     @field_validator("start_us", mode="before")
     @classmethod

@@ -26,19 +26,20 @@ def names_to_themselves(value: Any) -> Any:
 
 
 class Operations(Section):
-    """The columns that define what a row of mode `operations` does.
-
-    op: `create`, `dense`, `sparse`, `scale`, `offset`, `add`, `transform`, `delete` or `upsert`. indices, values: text
-    of a JSON list, such as "[0, 2]". scalar: the operand of scale and offset. transform: a registered name. parent: the
-    delta_id of the delta that this one is based on.
-    """
+    """The columns that define what a row of mode `operations` does."""
 
     op: str
+    """The operation: `create`, `dense`, `sparse`, `scale`, `offset`, `add`, `transform`, `delete` or `upsert`."""
     indices: str | None = None
+    """The places of the components: text of a JSON list, such as "[0, 2]"."""
     values: str | None = None
+    """The values of the components: text of a JSON list, such as "[1.5, 3]"."""
     scalar: str | None = None
+    """The operand of scale and offset."""
     transform: str | None = None
+    """The registered name of a transform."""
     parent: str | None = None
+    """The delta_id of the delta that this one is based on."""
 
 
 class DeleteWhen(Section):
@@ -79,15 +80,19 @@ class State(Section):
     mode `upsert`: each row assigns the components that it has values for, and leaves the others.
     mode `operations`: columns of each row define its operation. The vector has named `components`, or `length`
     components without names, or as many as `create` and `dense` give it.
-    `delete_when`: rows that delete the entity, whatever other values they have; the next row begins anew.
     """
 
     mode: Literal["add", "diff", "upsert", "operations"]
+    """The effect of a row, as above."""
     datatype: Literal["int64", "float64", "float32"] = "float64"
+    """The type of the components."""
     components: Components = Field(default_factory=dict)
+    """The components of the vector, each a column or a constant; or a list of columns."""
     length: PositiveInt | None = None
+    """The number of components without names."""
     operations: Operations | None = None
     delete_when: DeleteWhen | None = None
+    """Rows that delete the entity, whatever other values they have; the next row begins anew."""
 
     @model_validator(mode="after")
     def _check_mode(self) -> State:
@@ -130,11 +135,17 @@ class CompactionRules(Section):
     short_forms: ClassVar = ({"enum": ["full", "tiered", "time_boundary", "adaptive"]},)
 
     strategy: Literal["full", "tiered", "time_boundary", "adaptive"] = "tiered"
+    """The strategy, as above."""
     keep_recent: NonNegativeInt | None = None
+    """The newest deltas that stay pending, for `tiered` and `adaptive`."""
     interval_us: PositiveDuration | None = Field(default=None, alias="interval")
+    """The distance between two checkpoints in event time, for `time_boundary`."""
     delta_threshold: PositiveInt = 100
+    """The number of pending deltas from which on a chain is compacted."""
     age_threshold_us: PositiveDuration | None = Field(default=None, alias="age_threshold")
+    """The age of the first pending delta from which on a chain is compacted, in event time."""
     max_chain_length: PositiveInt = 1000
+    """The number of pending deltas from which on a chain must be compacted."""
 
     @model_validator(mode="before")
     @classmethod

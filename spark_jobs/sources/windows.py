@@ -37,7 +37,9 @@ class Late(Section):
     short_forms: ClassVar = ({"enum": ["discard", "next_window", "reemit"]},)
 
     policy: Literal["discard", "next_window", "reemit"] = "reemit"
+    """The policy for late rows, as above."""
     limit_us: Duration | None = Field(default=None, alias="limit")
+    """The time before the start of a row's drop within which a window must have ended, for the policy `reemit`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -55,9 +57,6 @@ class WindowBase(Section):
     """The fields that every kind of window has.
 
     They are key columns, a timeline, aggregates, a policy for late rows, and the time for which it is kept.
-
-    `keep`: how long after its end a window stays published. The first run that reaches that time removes it from the
-    published table; its history stays. None: it stays published.
     """
 
     refused_keys: ClassVar[dict[str, str]] = {
@@ -69,10 +68,15 @@ class WindowBase(Section):
     """True if the rows determine the windows, so that there is no next window for a late row to move on to."""
 
     key: Names
+    """The column, or columns, whose values have windows of their own."""
     time: str | None = None
+    """The timeline of the windows; if left out, the primary one."""
     aggregates: dict[Identifier, AggregateCall] = Field(min_length=1)
+    """The columns of the table, each with a call such as `count()` or `sum(amount)`."""
     late: Late = Late()
     keep_us: PositiveDuration | None = Field(default=None, alias="keep")
+    """The time after its end for which a window stays published; if left out, for ever. The first run that reaches that
+    time removes it from the published table; its history stays."""
 
     @field_validator("late")
     @classmethod
@@ -91,6 +95,7 @@ class SlidingWindow(WindowBase):
 
     kind: Literal["sliding"]
     size_us: PositiveDuration = Field(alias="size")
+    """The length of a window."""
 
 
 class SessionWindow(WindowBase):
@@ -98,6 +103,7 @@ class SessionWindow(WindowBase):
 
     kind: Literal["session"]
     gap_us: PositiveDuration = Field(alias="gap")
+    """The longest pause within a session."""
 
 
 class TumblingWindow(WindowBase):
@@ -107,7 +113,9 @@ class TumblingWindow(WindowBase):
 
     kind: Literal["tumbling", "fixed"]
     size_us: PositiveDuration = Field(alias="size")
+    """The length of a window."""
     offset_us: Duration = Field(default=0, alias="offset")
+    """The distance of the grid of windows from 1970-01-01."""
 
 
 class HoppingWindow(WindowBase):
@@ -117,8 +125,11 @@ class HoppingWindow(WindowBase):
 
     kind: Literal["hopping"]
     size_us: PositiveDuration = Field(alias="size")
+    """The length of a window."""
     advance_us: PositiveDuration = Field(alias="advance")
+    """The distance between the starts of two windows."""
     offset_us: Duration = Field(default=0, alias="offset")
+    """The distance of the grid of windows from 1970-01-01."""
 
     @field_validator("advance_us")
     @classmethod
@@ -145,32 +156,40 @@ class CalendarWindow(WindowBase):
 
     kind: Literal["calendar"]
     period: Period
+    """The length of a window, in units of the calendar."""
     zone: Zone = "UTC"
+    """The time zone whose midnights bound the windows."""
 
 
 class WindowMemory(Section):
     """The limit of which the trigger `memory_pressure` takes a share: bytes of the rows of one open window."""
 
     max_bytes: Size = 100 << 20
+    """The size of that memory."""
 
 
 class AdaptiveWindow(WindowBase):
     """Windows that last `target_batch_size / rate`, kept between `min` and `max`, or until a trigger fires.
 
-    Rates and windows start afresh at every cell `[n * reset, (n + 1) * reset)` of a key. `vector`: the column whose
-    different values `stats` counts (default: the entity). `size_bytes`: the column with the size of a row (default: the
-    bytes of its values). `triggers`: by default time, count(target_batch_size), memory_pressure(0.95).
+    Rates and windows start afresh at every cell `[n * reset, (n + 1) * reset)` of a key.
     """
 
     kind: Literal["adaptive"]
     target_batch_size: PositiveInt = 100
+    """The number of rows that a window should have."""
     min_us: PositiveDuration = Field(default=10_000, alias="min")
+    """The least length of a window."""
     max_us: PositiveDuration = Field(default=5_000_000, alias="max")
+    """The greatest length of a window."""
     reset_us: PositiveDuration = Field(default=DAY_US, alias="reset")
+    """The length of a cell, at whose start rates and windows begin afresh."""
     triggers: tuple[TriggerCall, ...] | None = None
+    """By default time, count(target_batch_size), memory_pressure(0.95)."""
     memory: WindowMemory = WindowMemory()
     vector: str | None = None
+    """The column whose different values `stats` counts (default: the entity)."""
     size_bytes: str | None = None
+    """The column with the size of a row (default: the bytes of its values)."""
 
     @field_validator("max_us")
     @classmethod

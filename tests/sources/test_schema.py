@@ -155,3 +155,17 @@ def test_what_no_schema_can_say_its_comment_names(old: str, new: str) -> None:
 def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["schema"]) == 0
     assert json.loads(capsys.readouterr().out) == json_schema()
+
+
+def test_each_key_says_what_it_means() -> None:
+    schema = json_schema()
+    silent = [
+        f"{place}.{key}"
+        for place, part in (("the file", schema), *schema["$defs"].items())
+        for form in (part, *part.get("anyOf", ()))
+        for key, value in form.get("properties", {}).items()
+        # a key that is a part of its own says it there
+        if "description" not in value and key != "kind" and "$ref" not in json.dumps(value)
+    ]
+    assert silent == []
+    assert schema["properties"]["entity"]["description"].startswith("The column with the thing that a row is about")
