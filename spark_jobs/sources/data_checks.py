@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, WithJsonSchema, field_validator, model_validator
 
@@ -78,16 +78,27 @@ class CheckBase(Section):
 
     @model_validator(mode="after")
     def _check_treatment(self) -> Self:
-        kind = type(self).model_fields["kind"].annotation
-        kind_name = getattr(kind, "__args__", ("this",))[0]
+        kind_name = _kind_of(type(self))
         if self.treatment == "quarantine" and (not self.quarantines or self.table != ROWS):
             where = kind_name if not self.quarantines else f"one of the table {self.table}"
-            raise refuse_in_words(
-                "fail or warn: only not_null, between, in, matches, lateness of rows quarantine", where
-            )
+            kinds = ", ".join(map(_kind_of, _quarantining(CheckBase)))
+            raise refuse_in_words(f"fail or warn: only {kinds} of rows quarantine", where)
         if not self.each_row and "mostly" in self.model_fields_set:
             raise refuse_in_words("no `mostly`: only checks that rows break one by one have it", kind_name)
         return self
+
+
+def _kind_of(check: type[CheckBase]) -> str:
+    """The kind that a source file names for a class of checks."""
+    return str(get_args(check.model_fields["kind"].annotation)[0])
+
+
+def _quarantining(base: type[CheckBase]) -> Iterator[type[CheckBase]]:
+    """Yield the kinds of checks below a class whose rows may go to quarantine, in the order of their definition."""
+    for each in base.__subclasses__():
+        if each.quarantines and "kind" in each.model_fields:
+            yield each
+        yield from _quarantining(each)
 
 
 class OfColumn(CheckBase):

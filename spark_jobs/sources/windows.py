@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
@@ -26,6 +26,10 @@ Names = Annotated[
 """One name or a list of names."""
 
 
+PolicyName = Literal["discard", "next_window", "reemit"]
+"""The names of the policies for late rows; `POLICIES` of the engine has what each does."""
+
+
 class Late(Section):
     """The policy for a row that is late for a window.
 
@@ -34,9 +38,9 @@ class Late(Section):
     row, if it ended at most `limit` before (no limit: always). The default is `reemit` without a limit.
     """
 
-    short_forms: ClassVar = ({"enum": ["discard", "next_window", "reemit"]},)
+    short_forms: ClassVar = ({"enum": [*get_args(PolicyName)]},)
 
-    policy: Literal["discard", "next_window", "reemit"] = "reemit"
+    policy: PolicyName = "reemit"
     """The policy for late rows, as above."""
     limit_us: Duration | None = Field(default=None, alias="limit")
     """The time before the start of a row's drop within which a window must have ended, for the policy `reemit`."""

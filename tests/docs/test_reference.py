@@ -6,7 +6,7 @@ import ast
 import functools
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
@@ -16,11 +16,14 @@ from docs.generate import reference_pages
 from docs.generate.rejections import OF_SQL, limits_of_readers
 from docs.generate.source_file import parts
 from docs.hooks import matching_pages
+from spark_jobs.aggregates import AGGREGATES
 from spark_jobs.cli.app import build_app
 from spark_jobs.config import Settings
 from spark_jobs.engine.records.rules import FILE_RULES, RULES
+from spark_jobs.engine.windows import POLICIES
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sources.schema import json_schema
+from spark_jobs.sources.windows import PolicyName
 from tests.architecture.source_tree import ROOT, modules
 from tests.docs.markdown_links import broken_links, links, page_anchors
 
@@ -207,3 +210,22 @@ def test_a_link_that_leads_nowhere_is_reported(target: str) -> None:
 
 def test_equal_headings_have_anchors_of_their_own() -> None:
     assert page_anchors("# A\n\n## B\n\n## B\n\n```\n# C\n```\n") == {"a", "b", "b_1"}
+
+
+def test_policies_kinds_of_checks_and_aggregates_are_in_the_pages_about_them() -> None:
+    assert {*get_args(PolicyName)} == POLICIES.keys()
+    checks = {each["properties"]["kind"]["const"] for each in _schemas_with("kind", "treatment")}
+    named = {
+        "howto/late-data.md": POLICIES.keys(),
+        "howto/checks.md": checks,
+        "reference/source-files.md": AGGREGATES.keys(),
+    }
+    assert len(checks) > 10
+    for page, names in named.items():
+        text = all_pages()[page]
+        assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", text)] == [], page
+
+
+def _schemas_with(*keys: str) -> Iterator[Any]:
+    """The parts of a source file that have these keys."""
+    yield from (part for part in json_schema()["$defs"].values() if {*keys} <= part.get("properties", {}).keys())
