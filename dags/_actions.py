@@ -105,5 +105,12 @@ def _drops(source: Source, first: str | None, last: str | None) -> range | None:
         ParameterError: a text names no drop of the source.
     """
     if not first:
+        if last:
+            raise ParameterError(
+                expected="`from` beside `to`",
+                found=f"`to` alone, {last}",
+                consequence="nothing was done: all drops would have been meant",
+                next_step="set the first drop, too",
+            )
         return None
     return drops_named(source.drops, first, last or first)
