@@ -111,6 +111,16 @@ def test_a_text_that_airflow_does_not_keep_is_refused(meters: Source) -> None:
             body("audit", meters, because=text)
 
 
+def test_a_run_that_failed_says_why(home: Settings) -> None:
+    run = AirflowRun("r", ACTIONS, "Pin", "failed", "ann", "?", None, None, {}, failure=f"act: pin_exists: {EVIL}")
+    portal = Portal(home, is_live=True)
+    for page in (
+        portal.page("runs/meters/r.html", airflow=AirflowFacts(run=run)),
+        portal.page("activity/meters.html", airflow=AirflowFacts(actions=[run])),
+    ):
+        assert "act: pin_exists: " in page and "<script>alert" not in page
+
+
 HOSTILE_CONFS: list[dict[str, Any]] = [
     {"action": ["audit"], "source": ["meters"], "because": {"a": EVIL}},
     {"action": {"a": 1}, "source": 1, "from": {"a": 1}, "because": [EVIL]},

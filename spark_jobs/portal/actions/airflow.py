@@ -7,7 +7,7 @@ user's rights and logs the user's name, as for requests from outside.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from http import HTTPStatus
@@ -20,11 +20,16 @@ from markdown_it import MarkdownIt
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.model import ACTIONS
 from spark_jobs.portal.actions.forms import BY_NAME
+from spark_jobs.sources.dag_runs import FAILURE
 
 UNDER_WAY = ("queued", "running")
 """The states of a run that has not ended."""
+FAILED = "failed"
+"""The state of a run or a task that failed."""
 AWAITS = "awaiting_input"
 """The state of a task that waits for a person's answer."""
+ACT = "act"
+"""The task of the DAG of actions."""
 LISTED_RUNS = 30
 """The newest actions of a source that its page lists."""
 
@@ -129,7 +134,8 @@ class Question:
 class AirflowRun:
     """A run in Airflow: who asked for it and why, its state, and the states of its tasks.
 
-    `what`: the action, in words. `question`: the question that it waits for an answer to.
+    `what`: the action, in words. `question`: the question that it waits for an answer to. `failure`: the error of the
+    task that failed; empty if none did, or it was killed.
     """
 
     run_id: str
@@ -142,6 +148,7 @@ class AirflowRun:
     ended: datetime | None
     tasks: Mapping[str, str]
     question: Question | None = None
+    failure: str = ""
 
     @property
     def is_under_way(self) -> bool:
@@ -167,7 +174,17 @@ async def airflow_run(user: UserInAirflow, dag: str, run_id: str) -> AirflowRun 
     tasks = {task["task_id"]: task["state"] or "none" for task in listed}
     waiting = next((name for name, state in tasks.items() if state == AWAITS), None)
     question = None if waiting is None else await open_question(user, dag, run_id, waiting)
-    return _run(run, tasks, question)
+    failed = next((name for name, state in tasks.items() if state == FAILED), None)
+    failure = "" if failed is None else await _failure(user, dag, run_id, failed)
+    return replace(_run(run, tasks, question), failure=failure)
+
+
+async def _failure(user: UserInAirflow, dag: str, run_id: str, task: str) -> str:
+    """The error of a task that failed, as `_failures.log_failures` keeps it; empty if it kept none."""
+    kept = await user.ask_if_there(
+        api_path("dags", dag, "dagRuns", run_id, "taskInstances", task, "xcomEntries", FAILURE)
+    )
+    return "" if kept is None else f"{task}: {kept['value']}"
 
 
 def question_path(dag: str, run_id: str, stage: str) -> str:
@@ -194,7 +211,11 @@ async def actions_of(user: UserInAirflow, source: str, states: Sequence[str] = (
     others = await user.ask_if_there(api_path("dags", ACTIONS, "dagRuns"), **newest)
     runs = [*((of_source or {}).get("dag_runs", [])), *_about((others or {}).get("dag_runs", []), source)]
     runs.sort(key=lambda run: run["queued_at"] or run["run_after"], reverse=True)
-    return [_run(run, {}, None) for run in runs[:LISTED_RUNS]]
+    listed = [_run(run, {}, None) for run in runs[:LISTED_RUNS]]
+    # these runs have no page of their own that would say it
+    failed = [run for run in listed if run.state == FAILED and not run.is_of_source]
+    failures = {run.run_id: await _failure(user, run.dag, run.run_id, ACT) for run in failed}
+    return [replace(run, failure=failures.get(run.run_id, "")) for run in listed]
 
 
 def _about(runs: Sequence[Mapping[str, Any]], source: str) -> list[Mapping[str, Any]]:
