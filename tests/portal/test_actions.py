@@ -126,6 +126,7 @@ HOSTILE_CONFS: list[dict[str, Any]] = [
     {"action": {"a": 1}, "source": 1, "from": {"a": 1}, "because": [EVIL]},
     {"action": EVIL, "source": {}, "because": 0},
     {"replay": [], "retract": {"x": 1}, "because": True},
+    {"action": "a" * 1_000_000, "because": "b" * 1_000_000},
 ]
 
 
@@ -137,7 +138,7 @@ def test_a_run_of_any_parameters_is_listed_as_text(home: Settings, conf: dict[st
     run = _run({**facts, **times}, {}, None)
     for name in ("activity/meters.html", "sources/meters.html"):
         page = Portal(home, is_live=True).page(name, {}, EVERYBODY, airflow=AirflowFacts(actions=[run]))
-        assert "<script>alert" not in page
+        assert "<script>alert" not in page and len(page) < 100_000
 
 
 @pytest.mark.parametrize("action", [action.name for action in ALL])

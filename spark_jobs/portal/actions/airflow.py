@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.model import ACTIONS
-from spark_jobs.portal.actions.forms import BY_NAME
+from spark_jobs.portal.actions.forms import BY_NAME, MOST_CHARACTERS
 from spark_jobs.sources.dag_runs import FAILURE
 
 UNDER_WAY = ("queued", "running")
@@ -206,9 +206,11 @@ async def actions_of(user: UserInAirflow, source: str, states: Sequence[str] = (
 
     `states`: only runs in these states; by default in any.
     """
-    newest = {"order_by": "-id", "limit": 100, "state": list(states)}
-    of_source = await user.ask_if_there(api_path("dags", source, "dagRuns"), run_type=["manual", "backfill"], **newest)
-    others = await user.ask_if_there(api_path("dags", ACTIONS, "dagRuns"), **newest)
+    newest = {"order_by": "-id", "state": list(states)}
+    of_source = await user.ask_if_there(
+        api_path("dags", source, "dagRuns"), run_type=["manual", "backfill"], limit=LISTED_RUNS, **newest
+    )
+    others = await user.ask_if_there(api_path("dags", ACTIONS, "dagRuns"), limit=100, **newest)
     runs = [*((of_source or {}).get("dag_runs", [])), *_about((others or {}).get("dag_runs", []), source)]
     runs.sort(key=lambda run: run["queued_at"] or run["run_after"], reverse=True)
     listed = [_run(run, {}, None) for run in runs[:LISTED_RUNS]]
@@ -238,7 +240,7 @@ def _run(run: Mapping[str, Any], tasks: Mapping[str, str], question: Question | 
         title if because else _what(run["run_type"], conf),
         run["state"],
         run["triggering_user_name"] or "",
-        because or str(conf.get("because") or ""),
+        because or str(conf.get("because") or "")[:MOST_CHARACTERS],
         times[0],
         times[1],
         tasks,
@@ -252,7 +254,7 @@ def _what(kind: str, conf: Mapping[str, Any]) -> str:
         return BY_NAME[kind].title
     # who starts a run in Airflow itself may give it any values
     name = str(conf.get("action") or next((each for each in ("replay", "retract") if conf.get(each)), "run"))
-    return BY_NAME[name].title if name in BY_NAME else name
+    return BY_NAME[name].title if name in BY_NAME else name[:MOST_CHARACTERS]
 
 
 @cache
