@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from _failures import log_failures
@@ -14,7 +15,7 @@ from structlog.contextvars import bind_contextvars
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.sources import Source, find_source
-from spark_jobs.sources.dag_runs import drops_named
+from spark_jobs.sources.dag_runs import FAILURE, drops_named
 from spark_jobs.sources.quantities import parse_instant
 
 
@@ -31,7 +32,7 @@ class ActionOperator(BaseOperator):
         from spark_jobs.session import open_session, work_on
 
         params, settings = context["params"], load_settings()
-        with log_failures(self.log):
+        with log_failures(self.log, partial(context["ti"].xcom_push, FAILURE)):
             name, source = params["action"], find_source(settings.sources, params["source"])
             bind_contextvars(run=context["run_id"], source=source.name, action=name)
             session = open_session(settings, f"{source.name}:{name}")
@@ -105,5 +106,12 @@ def _drops(source: Source, first: str | None, last: str | None) -> range | None:
         ParameterError: a text names no drop of the source.
     """
     if not first:
+        if last:
+            raise ParameterError(
+                expected="`from` beside `to`",
+                found=f"`to` alone, {last}",
+                consequence="nothing was done: all drops would have been meant",
+                next_step="set the first drop, too",
+            )
         return None
     return drops_named(source.drops, first, last or first)

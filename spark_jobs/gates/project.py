@@ -291,7 +291,8 @@ def _without_ids(part: Any) -> Any:
 
 def run_name(run_id: str) -> str:
     """`run_id` as a name for a folder: Airflow's ids contain colons and plus signs, which are replaced."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "-", run_id) or "run"
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", run_id)
+    return "run" if name in ("", ".", "..") else name
 
 
 def build_data_docs(settings: Settings) -> int:

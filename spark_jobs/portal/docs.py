@@ -20,8 +20,11 @@ def docs_file(settings: Settings, path: str) -> Path | None:
     if path == DBT_DOCS:
         return file if (file := dbt_docs_file(settings.home)).is_file() else None
     root = data_docs_index(settings).parent.resolve()
-    file = (root / path.removeprefix(f"{DOCS}/")).resolve()
-    return file if file.is_relative_to(root) and file.is_file() else None
+    try:
+        file = (root / path.removeprefix(f"{DOCS}/")).resolve()
+        return file if file.is_relative_to(root) and file.is_file() else None
+    except (OSError, ValueError):  # no file system has such a name
+        return None
 
 
 def docs_of_run(settings: Settings, run_id: str) -> list[tuple[str, str]]:

@@ -139,7 +139,9 @@ class Portal:
         """The HTML of a page. `styles`: the style sheets of a page that is one file by itself."""
         common = {"links": links, "now": datetime.now(UTC), "inline_styles": styles}
         common |= {"airflow": None, "may_act": VisibleSources().acts_on, "has_sql": False}
-        return self._templates.get_template(f"{kind}.html.j2").render(common | dict(content))
+        page = self._templates.get_template(f"{kind}.html.j2").render(common | dict(content))
+        # a name may have bytes that are no UTF-8, which no page can
+        return page.encode(errors="replace").decode()
 
     def _content(
         self, name: str, asked: Mapping[str, Sequence[str]], scope: VisibleSources, links: Links

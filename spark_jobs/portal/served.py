@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Lock
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
@@ -70,6 +71,8 @@ class ServedPortal:
         self._settings = settings
         self._airflow = airflow
         self._portal = Portal(settings, is_live=True)
+        # Airflow takes both of two answers that come at once
+        self._answering = Lock()
 
     def sql_route(self) -> Route:
         """The route of the SQL page's requests."""
@@ -95,7 +98,7 @@ class ServedPortal:
         asked = {key: request.query_params.getlist(key) for key in request.query_params}
         kind, source, tail = _parts(name)
         facts = None
-        if source and may_read(user, source):
+        if source in await run_in_threadpool(self._portal.sources) and may_read(user, source):
             facts = await airflow_facts(self._as_user(user), kind, source, tail)
         return await run_in_threadpool(self._page, name, asked, user, facts)
 
@@ -109,14 +112,17 @@ class ServedPortal:
                 raise missing_page(name)
             form = parse_qs(await _text(request))
             if kind == "answer":
-                parts = await answer_question(self._as_user(user), source, form)
+                async with self._answering:
+                    parts = await answer_question(self._as_user(user), source, form)
             elif kind == "act" and tail in BY_NAME:
                 parts = await act(self._as_user(user), source, BY_NAME[tail], form)
             else:
                 raise missing_page(name)
         except TidemarkError as error:
             return self._refusal(name, error)
-        return RedirectResponse(str(Links(name).to(*parts)), status_code=303)
+        # Airflow's ids of runs may be too long for a name of a page
+        links = Links(name)
+        return RedirectResponse(str(links.to(*parts) or links.to("activity", source.name)), status_code=303)
 
     def _page(self, name: str, asked: dict[str, list[str]], user: Any, facts: AirflowFacts | None) -> Response:
         if name.startswith(f"{DOCS}/"):

@@ -9,8 +9,8 @@ import pytest
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.model import ACTIONS
-from spark_jobs.portal.actions.airflow import AirflowFacts, AirflowRun, Question, _markdown
-from spark_jobs.portal.actions.forms import ALL, BY_NAME, airflow_request
+from spark_jobs.portal.actions.airflow import AirflowFacts, AirflowRun, Question, _markdown, _run
+from spark_jobs.portal.actions.forms import ALL, BY_NAME, MOST_CHARACTERS, airflow_request
 from spark_jobs.portal.asking import PageMissing, VisibleSources
 from spark_jobs.portal.pages import Portal
 from spark_jobs.sources import Source, load_source
@@ -87,6 +87,60 @@ def test_a_text_that_names_no_drop_is_refused_before_airflow_is_asked(meters: So
         body("retract", meters, because="?")
 
 
+def test_a_drop_may_be_named_by_its_time(meters: Source) -> None:
+    given = {"from": "2024-01-01T00:00:00Z", "to": "2024-01-02T02:00:00+02:00", "because": "?"}
+    conf = body("run", meters, **given)["conf"]
+    assert (conf["from"], conf["to"]) == ("2024-01-01", "2024-01-02")
+
+
+def test_a_form_that_would_do_more_than_it_says_is_refused(meters: Source) -> None:
+    for action in ("dismiss", "run", "retract"):
+        with pytest.raises(ParameterError, match="first drop"):
+            body(action, meters, to="2024-01-01", file="a.ndjson", because="?")
+    with pytest.raises(ParameterError, match="which records to close"):
+        body("dismiss", meters, because="?")
+
+
+def test_a_text_that_airflow_does_not_keep_is_refused(meters: Source) -> None:
+    longest = "w" * MOST_CHARACTERS
+    assert body("audit", meters, because=longest)["note"].endswith(longest)
+    for action in ALL:
+        assert len(f"{action.title}: {longest}") <= 1000, "the most that Airflow takes"
+    for text in (f"{longest}w", "a\x00b", "a\nb"):
+        with pytest.raises(ParameterError, match="no control characters"):
+            body("audit", meters, because=text)
+
+
+def test_a_run_that_failed_says_why(home: Settings) -> None:
+    run = AirflowRun("r", ACTIONS, "Pin", "failed", "ann", "?", None, None, {}, failure=f"act: pin_exists: {EVIL}")
+    portal = Portal(home, is_live=True)
+    for page in (
+        portal.page("runs/meters/r.html", airflow=AirflowFacts(run=run)),
+        portal.page("activity/meters.html", airflow=AirflowFacts(actions=[run])),
+    ):
+        assert "act: pin_exists: " in page and "<script>alert" not in page
+
+
+HOSTILE_CONFS: list[dict[str, Any]] = [
+    {"action": ["audit"], "source": ["meters"], "because": {"a": EVIL}},
+    {"action": {"a": 1}, "source": 1, "from": {"a": 1}, "because": [EVIL]},
+    {"action": EVIL, "source": {}, "because": 0},
+    {"replay": [], "retract": {"x": 1}, "because": True},
+    {"action": "a" * 1_000_000, "because": "b" * 1_000_000},
+]
+
+
+@pytest.mark.parametrize("conf", HOSTILE_CONFS)
+def test_a_run_of_any_parameters_is_listed_as_text(home: Settings, conf: dict[str, Any]) -> None:
+    """Who starts a run in Airflow itself may give it any JSON."""
+    facts = {"dag_run_id": "r", "dag_id": "meters", "run_type": "manual", "state": "running", "conf": conf}
+    times = dict.fromkeys(("start_date", "end_date", "note", "triggering_user_name"))
+    run = _run({**facts, **times}, {}, None)
+    for name in ("activity/meters.html", "sources/meters.html"):
+        page = Portal(home, is_live=True).page(name, {}, EVERYBODY, airflow=AirflowFacts(actions=[run]))
+        assert "<script>alert" not in page and len(page) < 100_000
+
+
 @pytest.mark.parametrize("action", [action.name for action in ALL])
 def test_a_form_shows_its_first_values_as_text(home: Settings, action: str) -> None:
     asked = {field.name: [EVIL] for field in BY_NAME[action].fields}
@@ -108,7 +162,7 @@ def test_who_may_not_act_is_shown_no_form_and_no_button(home: Settings) -> None:
 
 def test_a_run_on_its_way_shows_its_question_and_who_asked_for_it(home: Settings) -> None:
     plan = _markdown().render(f"| a |\n| --- |\n| {EVIL} |\n\n[x](javascript:alert(1)) ![y](http://evil.example/y)")
-    question = Question("land", f"meters: {EVIL}", plan, ("Approve", "Reject"))
+    question = Question("1", "land", f"meters: {EVIL}", plan, ("Approve", "Reject"))
     run = AirflowRun("r 1", "meters", EVIL, "running", EVIL, EVIL, None, None, {"land": "awaiting_input"}, question)
     portal = Portal(home, is_live=True)
     for scope, may_answer in ((VisibleSources(), False), (EVERYBODY, True)):

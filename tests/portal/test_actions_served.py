@@ -214,6 +214,14 @@ def test_what_airflow_refuses_is_said(world: World) -> None:
     world.fill(name_of_the_pin="january", why="again")
     world.press("Pin the published tables")
     assert world.wait(ACTIONS)["state"] == "failed"
+    world.visit.tab.reload()
+    assert "pin_exists" in world.visit.tab.inner_text("main")
+    world.open("act/meters/retract.html?from=2024-01-01")
+    world.fill(only_this_file="../../secret", why="?")
+    world.press("Take rows back")
+    assert world.wait()["state"] == "failed"
+    world.visit.tab.reload()
+    assert "expected a landed file of meters in 2024-01-01" in world.visit.tab.inner_text("main")
     world.open("act/meters/run.html")
     world.fill(first_drop="tomorrow", why="?")
     world.press("Run drops")

@@ -116,6 +116,9 @@ def test_a_form_is_taken_of_who_may_start_runs_from_a_page_of_this_server(ask: A
     for nothing in ("act/meters/drop.html", "act/ships/run.html", "index.html", "answer/ships.html"):
         assert ask(nothing, "admin", form=FORM, **own).status_code == 404
     assert ask("answer/meters.html", "admin", form={"run": "r"}, **own).status_code == 400
+    answer = {"run": "r", "stage": "land", "attempt": "1", "option": "Approve"}
+    for elsewhere in ({"run": ".."}, {"stage": ".."}, {"run": "r/tasks"}, {"stage": "land/../seal"}, {"run": "r\n"}):
+        assert "a name of a run or stage" in ask("answer/meters.html", "admin", form=answer | elsewhere, **own).text
 
 
 def test_buttons_are_shown_to_who_may_start_runs(ask: Any) -> None:
@@ -143,12 +146,21 @@ def test_a_run_that_left_nothing_has_a_page(ask: Any) -> None:
     assert "a secret" not in answer.text
 
 
+@pytest.mark.parametrize("name", ["x~FF", "x~00y", "~2E~2E", "a~2Fb", "a~2Fb~2Ftasks", "a~0A", "~3Fx", "a" * 3000])
+def test_any_name_may_be_that_of_a_run(ask: Any, name: str) -> None:
+    assert "Nothing is recorded of a run of this name" in ask(f"runs/meters/{name}.html", "admin").text
+
+
 @pytest.mark.parametrize(
     "page",
     [
         "sources/ships.html",
         "docs/nothing.html",
         "docs/..%2F..%2F..%2F..%2Fsecret.html",
+        "docs/%00",
+        "docs/~FF",
+        f"docs/{'a' * 3000}",
+        "sources/~FF.html",
         "x/y",
     ],
 )
@@ -192,10 +204,18 @@ def test_a_viewer_saves_a_query_under_their_own_name(ask: Any, home: Settings) -
     assert ask("sql/saved", "viewer", body={}, **PAGE).json() == []
 
 
-@pytest.mark.parametrize("body", ["", "[]", "{", '{"statement": 1, "tab": "1"}', '{"statement": "SELECT 1"}'])
-def test_a_request_of_another_form_is_refused(ask: Any, body: str) -> None:
-    refused = ask("sql/run", "viewer", body=body, **PAGE)
-    assert refused.json()["code"] == "parameter"
+@pytest.mark.parametrize(
+    "body",
+    [
+        "", "[]", "{", "[" * 100_000, '{"statement": 1, "tab": "1"}', '{"statement": "SELECT 1"}',
+        '{"statement": "SELECT \\ud800", "name": "half a character", "tab": "1"}',
+    ],
+)  # fmt: skip
+def test_a_request_of_another_form_is_refused(ask: Any, home: Settings, body: str) -> None:
+    for action in ("run", "save"):
+        refused = ask(f"sql/{action}", "viewer", body=body, **PAGE)
+        assert refused.json()["code"] == "parameter"
+    assert [path.name for path in (home.home / "queries").glob("*")] == []
 
 
 def test_a_question_that_fits_no_table_is_answered_by_its_refusal(ask: Any) -> None:

@@ -35,6 +35,7 @@ def test_a_page_of_this_server_may_ask(headers: dict[str, str]) -> None:
         {"origin": "http://lake.example:8080.evil.example"},
         {"origin": "http://evil.example/lake.example:8080"},
         {"origin": "null"},
+        {"origin": "http://["},
         {"origin": "", "host": ""},
         {"sec-fetch-site": "same-origin", "content-type": "text/plain"},
         {"sec-fetch-site": "same-origin", "content-type": "application/x-www-form-urlencoded"},

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from spark_jobs.errors import ParameterError
-from spark_jobs.portal.sql.as_of import instant, read_past
+from spark_jobs.portal.sql.as_of import MOST_CHARACTERS, instant, read_past
 
 AT = datetime(2024, 1, 2, 3, 4, tzinfo=UTC)
 FUNCTIONS = {"silver.hourly_as_of", "gold.meters_as_of"}
@@ -77,8 +77,11 @@ def test_names_are_compared_without_their_case() -> None:
 
 @pytest.mark.parametrize(
     "statement",
-    ["DROP TABLE silver.hourly", "SHOW TABLES IN silver", "SELECT 1; SELECT 2", "SELECT (", "INSERT INTO a SELECT 1"],
-)
+    [
+        "DROP TABLE silver.hourly", "SHOW TABLES IN silver", "SELECT 1; SELECT 2", "SELECT (", "INSERT INTO a SELECT 1",
+        f"SELECT {'(' * 5000}1{')' * 5000}", f"SELECT 1 -- {'x' * MOST_CHARACTERS}",
+    ],
+)  # fmt: skip
 def test_only_a_query_has_a_past(statement: str) -> None:
     with pytest.raises(ParameterError, match="one query"):
         read_past(statement, AT, FUNCTIONS)
@@ -87,6 +90,6 @@ def test_only_a_query_has_a_past(statement: str) -> None:
 def test_a_time_of_the_control_is_in_utc() -> None:
     assert instant("2024-01-02T03:04") == AT
     assert instant("2024-01-02T04:04:00+01:00") == AT
-    for text in ("", "yesterday", "2024-01-02'); DROP TABLE x --"):
+    for text in ("", "yesterday", "2024-01-02'); DROP TABLE x --", "0001-01-01T00:00+14:00"):
         with pytest.raises(ParameterError, match="a time such as"):
             instant(text)

@@ -7,7 +7,7 @@ user's rights and logs the user's name, as for requests from outside.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from http import HTTPStatus
@@ -17,14 +17,19 @@ from urllib.parse import quote
 import httpx
 from markdown_it import MarkdownIt
 
-from spark_jobs.errors import TidemarkError
+from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.model import ACTIONS
-from spark_jobs.portal.actions.forms import BY_NAME
+from spark_jobs.portal.actions.forms import BY_NAME, MOST_CHARACTERS
+from spark_jobs.sources.dag_runs import FAILURE
 
 UNDER_WAY = ("queued", "running")
 """The states of a run that has not ended."""
+FAILED = "failed"
+"""The state of a run or a task that failed."""
 AWAITS = "awaiting_input"
 """The state of a task that waits for a person's answer."""
+ACT = "act"
+"""The task of the DAG of actions."""
 LISTED_RUNS = 30
 """The newest actions of a source that its page lists."""
 
@@ -33,6 +38,23 @@ class ActionRefused(TidemarkError):
     """Airflow refused what the user asked for. Facts: `status`, `path`."""
 
     code = "action_refused"
+
+
+def api_path(*parts: str) -> str:
+    """The path below `/api/v2` with these parts.
+
+    Raises:
+        ParameterError: a part would lead to another path. A `/` cannot be escaped: routes are found by decoded paths.
+    """
+    for part in parts:
+        if part in ("", ".", "..") or "/" in part or not part.isprintable():
+            raise ParameterError(
+                expected="a name of a run or stage, without `/` and control characters",
+                found=repr(part[:100]),
+                consequence="Airflow was not asked",
+                next_step="open the run's page by its link on the page of its source",
+            )
+    return "/".join(quote(part, safe="") for part in parts)
 
 
 class UserInAirflow:
@@ -47,8 +69,14 @@ class UserInAirflow:
         self._app = app
         self._headers = {"Authorization": f"Bearer {token}"}
 
-    async def ask(self, method: str, path: str, body: Any = None, **parameters: Any) -> Any:
-        """The JSON of the answer to a request below `/api/v2`; None if it is empty. Raises `ActionRefused`."""
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, refused: str = "nothing was changed", **parameters: Any
+    ) -> Any:
+        """The JSON of the answer to a request below `/api/v2`; None if it is empty.
+
+        Raises:
+            ActionRefused: Airflow does not accept it; `refused` is what follows from that.
+        """
         transport = httpx.ASGITransport(app=self._app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://airflow", headers=self._headers) as client:
             answer = await client.request(method, f"/api/v2/{path}", json=body, params=parameters)
@@ -57,7 +85,7 @@ class UserInAirflow:
         raise ActionRefused(
             expected=f"{method} {path} to be accepted",
             found=f"status {answer.status_code}: {_reason(answer)}",
-            consequence="nothing was changed",
+            consequence=refused,
             next_step=_NEXT_STEPS.get(answer.status_code, "read the log of Airflow's API server"),
             status=answer.status_code,
             path=path,
@@ -90,8 +118,12 @@ def _reason(answer: httpx.Response) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question that a task asks before its run goes on. `body` is HTML, made of Markdown in which HTML is text."""
+    """A question that a task asks before its run goes on. `body` is HTML, made of Markdown in which HTML is text.
 
+    `attempt`: the identity of the try of the task that asks; a later try asks anew, with a plan of its own.
+    """
+
+    attempt: str
     stage: str
     subject: str
     body: str
@@ -102,7 +134,8 @@ class Question:
 class AirflowRun:
     """A run in Airflow: who asked for it and why, its state, and the states of its tasks.
 
-    `what`: the action, in words. `question`: the question that it waits for an answer to.
+    `what`: the action, in words. `question`: the question that it waits for an answer to. `failure`: the error of the
+    task that failed; empty if none did, or it was killed.
     """
 
     run_id: str
@@ -115,6 +148,7 @@ class AirflowRun:
     ended: datetime | None
     tasks: Mapping[str, str]
     question: Question | None = None
+    failure: str = ""
 
     @property
     def is_under_way(self) -> bool:
@@ -129,22 +163,42 @@ class AirflowRun:
 
 async def airflow_run(user: UserInAirflow, dag: str, run_id: str) -> AirflowRun | None:
     """A run of a DAG, with its tasks, and its question if it waits for an answer; None if Airflow has no such run."""
-    path = f"dags/{quote(dag, safe='')}/dagRuns/{quote(run_id, safe='')}"
+    try:
+        path = api_path("dags", dag, "dagRuns", run_id)
+    except ParameterError:
+        return None
     run = await user.ask_if_there(path)
     if run is None:
         return None
     listed = (await user.ask_if_there(f"{path}/taskInstances") or {"task_instances": []})["task_instances"]
     tasks = {task["task_id"]: task["state"] or "none" for task in listed}
     waiting = next((name for name, state in tasks.items() if state == AWAITS), None)
-    question = None if waiting is None else await _question(user, path, waiting)
-    return _run(run, tasks, question)
+    question = None if waiting is None else await open_question(user, dag, run_id, waiting)
+    failed = next((name for name, state in tasks.items() if state == FAILED), None)
+    failure = "" if failed is None else await _failure(user, dag, run_id, failed)
+    return replace(_run(run, tasks, question), failure=failure)
 
 
-async def _question(user: UserInAirflow, path: str, task: str) -> Question | None:
-    detail = await user.ask_if_there(f"{path}/taskInstances/{task}/-1/hitlDetails")
+async def _failure(user: UserInAirflow, dag: str, run_id: str, task: str) -> str:
+    """The error of a task that failed, as `_failures.log_failures` keeps it; empty if it kept none."""
+    kept = await user.ask_if_there(
+        api_path("dags", dag, "dagRuns", run_id, "taskInstances", task, "xcomEntries", FAILURE)
+    )
+    return "" if kept is None else f"{task}: {kept['value']}"
+
+
+def question_path(dag: str, run_id: str, stage: str) -> str:
+    """The path of the question of a stage. Raises `ParameterError` as `api_path` does."""
+    return api_path("dags", dag, "dagRuns", run_id, "taskInstances", stage, "-1", "hitlDetails")
+
+
+async def open_question(user: UserInAirflow, dag: str, run_id: str, stage: str) -> Question | None:
+    """The question of a stage that nobody has answered; None if there is none."""
+    detail = await user.ask_if_there(question_path(dag, run_id, stage))
     if detail is None or detail.get("response_received"):
         return None
-    return Question(task, detail["subject"], _markdown().render(detail["body"] or ""), detail["options"])
+    body = _markdown().render(detail["body"] or "")
+    return Question(detail["task_instance"]["id"], stage, detail["subject"], body, detail["options"])
 
 
 async def actions_of(user: UserInAirflow, source: str, states: Sequence[str] = ()) -> list[AirflowRun]:
@@ -152,12 +206,18 @@ async def actions_of(user: UserInAirflow, source: str, states: Sequence[str] = (
 
     `states`: only runs in these states; by default in any.
     """
-    newest = {"order_by": "-id", "limit": 100, "state": list(states)}
-    of_source = await user.ask_if_there(f"dags/{source}/dagRuns", run_type=["manual", "backfill"], **newest)
-    others = await user.ask_if_there(f"dags/{ACTIONS}/dagRuns", **newest)
+    newest = {"order_by": "-id", "state": list(states)}
+    of_source = await user.ask_if_there(
+        api_path("dags", source, "dagRuns"), run_type=["manual", "backfill"], limit=LISTED_RUNS, **newest
+    )
+    others = await user.ask_if_there(api_path("dags", ACTIONS, "dagRuns"), limit=100, **newest)
     runs = [*((of_source or {}).get("dag_runs", [])), *_about((others or {}).get("dag_runs", []), source)]
     runs.sort(key=lambda run: run["queued_at"] or run["run_after"], reverse=True)
-    return [_run(run, {}, None) for run in runs[:LISTED_RUNS]]
+    listed = [_run(run, {}, None) for run in runs[:LISTED_RUNS]]
+    # these runs have no page of their own that would say it
+    failed = [run for run in listed if run.state == FAILED and not run.is_of_source]
+    failures = {run.run_id: await _failure(user, run.dag, run.run_id, ACT) for run in failed}
+    return [replace(run, failure=failures.get(run.run_id, "")) for run in listed]
 
 
 def _about(runs: Sequence[Mapping[str, Any]], source: str) -> list[Mapping[str, Any]]:
@@ -166,7 +226,7 @@ def _about(runs: Sequence[Mapping[str, Any]], source: str) -> list[Mapping[str, 
 
 async def is_paused(user: UserInAirflow, dag: str) -> bool:
     """True if runs of the DAG do not begin; also where Airflow does not have it."""
-    answer = await user.ask_if_there(f"dags/{dag}")
+    answer = await user.ask_if_there(api_path("dags", dag))
     return answer is None or bool(answer["is_paused"])
 
 
@@ -180,7 +240,7 @@ def _run(run: Mapping[str, Any], tasks: Mapping[str, str], question: Question | 
         title if because else _what(run["run_type"], conf),
         run["state"],
         run["triggering_user_name"] or "",
-        because or conf.get("because") or "",
+        because or str(conf.get("because") or "")[:MOST_CHARACTERS],
         times[0],
         times[1],
         tasks,
@@ -190,8 +250,11 @@ def _run(run: Mapping[str, Any], tasks: Mapping[str, str], question: Question | 
 
 def _what(kind: str, conf: Mapping[str, Any]) -> str:
     """The action of a run that has no note of the portal's."""
-    name = conf.get("action") or next((each for each in ("replay", "retract") if conf.get(each)), "run")
-    return "Run each drop by itself" if kind == "backfill" else BY_NAME[name].title if name in BY_NAME else str(name)
+    if kind == "backfill":
+        return BY_NAME[kind].title
+    # who starts a run in Airflow itself may give it any values
+    name = str(conf.get("action") or next((each for each in ("replay", "retract") if conf.get(each)), "run"))
+    return BY_NAME[name].title if name in BY_NAME else name[:MOST_CHARACTERS]
 
 
 @cache

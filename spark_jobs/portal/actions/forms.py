@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+from unicodedata import category
 
 from spark_jobs.errors import ParameterError
 from spark_jobs.model import ACTIONS
@@ -19,6 +20,9 @@ from spark_jobs.sources.quantities import instant_at
 Values = Mapping[str, Sequence[str]]
 """The values of a form, by the name of the field."""
 Body = dict[str, Any]
+
+MOST_CHARACTERS = 900
+"""The most characters of a field: Airflow's note of a run, which has the reason and the action's title, takes 1,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +153,40 @@ def airflow_request(action: Action, source: Source, values: Values) -> AirflowRe
         ParameterError: a field that is needed is empty, or a text names no drop.
     """
     given = _values_of_fields(action, values)
+    _check_choice(action, given)
     drops = None
     if given.get("from"):
         drops = drops_named(source.drops, given["from"], given.get("to") or given["from"])
     if action.name == "backfill":
         assert drops is not None  # its fields are needed
         return _backfill(source, drops, given)
+    if drops is not None:
+        # a day may be written as a time, which Airflow does not take for a source with drops of days
+        given["from"] = source.drops.label(drops.start)
+        given["to"] = source.drops.label(drops.stop - 1) if given.get("to") else ""
     conf = {name: value for name, value in given.items() if value} | dict.fromkeys(action.always, True)
     if action.dag is not None:
         conf |= {"action": action.name, "source": source.name}
     body = {"logical_date": None, "conf": conf, "note": f"{action.title}: {given['because']}"}
     return AirflowRequest(f"dags/{action.dag or source.name}/dagRuns", body)
+
+
+def _check_choice(action: Action, given: Mapping[str, Any]) -> None:
+    """Refuse a form that would do more than it says: a last drop without a first one, records without a choice."""
+    names = {field.name for field in action.fields}
+    if given.get("to") and not given.get("from"):
+        raise _refusal("the first drop beside the last one", f"the last drop alone, {given['to']}", "fill in the first")
+    if action.name == "dismiss" and not any(given[name] for name in names - {"to", "because"}):
+        raise _refusal("a first drop, a file or a rule", "none of them", "say which records to close")
+
+
+def _refusal(expected: str, finding: str, next_step: str) -> ParameterError:
+    return ParameterError(
+        expected=expected,
+        found=finding,
+        consequence="nothing was asked of Airflow",
+        next_step=f"go back, and {next_step}",
+    )
 
 
 def _backfill(source: Source, drops: range, given: Mapping[str, Any]) -> AirflowRequest:
@@ -176,18 +203,25 @@ def _backfill(source: Source, drops: range, given: Mapping[str, Any]) -> Airflow
     return AirflowRequest("backfills", body)
 
 
+def _check_text(field: Field, text: str) -> None:
+    """Refuse a text that Airflow or its database refuse without saying what to do."""
+    expected = f"up to {MOST_CHARACTERS} characters in the field `{field.label}`, and no control characters"
+    if len(text) > MOST_CHARACTERS:
+        raise _refusal(expected, f"{len(text):,} characters", "shorten it")
+    controls = sorted({repr(character) for character in text if category(character) == "Cc"})
+    if controls:
+        raise _refusal(expected, ", ".join(controls), "remove them")
+
+
 def _values_of_fields(action: Action, values: Values) -> dict[str, Any]:
     """The value of each field: a text, a list of names, or true."""
     given: dict[str, Any] = {}
     for field in action.fields:
         texts = [text.strip() for text in values.get(field.name, ()) if text.strip()]
         if field.is_needed and not texts:
-            raise ParameterError(
-                expected=f"a text in the field `{field.label}`",
-                found="none",
-                consequence="nothing was asked of Airflow",
-                next_step="go back, and fill it in",
-            )
+            raise _refusal(f"a text in the field `{field.label}`", "none", "fill it in")
+        for text in texts:
+            _check_text(field, text)
         by_kind = {"switch": bool(texts), "names": texts, "text": texts[0] if texts else ""}
         given[field.name] = by_kind[field.kind]
     return given

@@ -14,6 +14,8 @@ from typing import Any
 
 from spark_jobs.errors import ParameterError
 
+MOST_CHARACTERS = 50_000
+"""The most characters of a statement that is edited: parsing them takes a processor of the web server seconds."""
 SUFFIX = "_as_of"
 """The end of the name of a function that reads the past of a table; the begin is the table's name."""
 
@@ -39,14 +41,14 @@ def instant(text: str) -> datetime:
     """
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise ParameterError(
             expected="a time such as 2024-01-02T03:04",
             found=text[:100],
             consequence="nothing was run",
             next_step="correct the time, or empty the control to read what is published now",
         ) from None
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def read_past(statement: str, at: datetime, functions: Collection[str]) -> PastStatement:
@@ -66,8 +68,12 @@ def read_past(statement: str, at: datetime, functions: Collection[str]) -> PastS
 
     # its warnings repeat the statement, which is no log's business
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
+    if len(statement) > MOST_CHARACTERS:
+        raise _no_query(f"{len(statement):,} characters, more than {MOST_CHARACTERS:,}")
     try:
         parsed = Spark().parse(statement)
+    except RecursionError:
+        raise _no_query("too many brackets or operators within each other") from None
     except SqlglotError as error:
         raise _no_query("a statement whose tables cannot be told: " + str(error).partition("\n")[0]) from None
     tree = parsed[0] if len(parsed) == 1 else None

@@ -194,7 +194,7 @@ class _Request:
     def parse(cls, body: bytes, who: str) -> _Request:
         try:
             values = json.loads(body) if len(body) <= MOST_BYTES else None
-        except ValueError:
+        except (ValueError, RecursionError):
             values = None
         if not isinstance(values, dict):
             raise _refuse(f"a JSON object of up to {MOST_BYTES:,} bytes", f"{len(body):,} bytes of something else")
@@ -205,14 +205,25 @@ class _Request:
         value = self.values.get(name, default)
         if not isinstance(value, str):
             raise _refuse(f"a text `{name}`", type(value).__name__)
+        if not _is_unicode(value):
+            raise _refuse(f"a text `{name}` of Unicode", "half a character (a lone surrogate)")
         return value
 
     def texts(self, name: str) -> list[str]:
         """The list of texts `name`; ParameterError: it is none."""
         value = self.values.get(name)
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        if not isinstance(value, list) or not all(isinstance(each, str) and _is_unicode(each) for each in value):
             raise _refuse(f"a list of texts `{name}`", type(value).__name__)
         return value
+
+
+def _is_unicode(text: str) -> bool:
+    """True unless it has half of a surrogate pair, which JSON may have and no encoding takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _one_statement(text: str) -> str:

@@ -38,7 +38,9 @@ def _plan(home: Path, plan_id: str) -> Path:
 
 
 def _run(home: Path, run_id: str) -> Path:
-    return home / "plans" / "runs" / f"{sha256(run_id.encode()).hexdigest()[:32]}.json"
+    # pages ask with any text
+    digest = sha256(run_id.encode(errors="surrogateescape")).hexdigest()
+    return home / "plans" / "runs" / f"{digest[:32]}.json"
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
