@@ -276,7 +276,7 @@ class Portal:
                 lambda: changes(self.lake, source, run.published, CHANGED_ROWS),  # type: ignore[arg-type]
             )
         labels = {seq_no: source.drops.label(seq_no) for seq_no in run.drops}
-        docs = docs_of_run(self.settings, run.run_id)
+        docs = docs_of_run(self.settings, source.name, run.run_id)
         plan = plan_of_run(self.settings.home, run.run_id)
         content = {"source": source, "run": run, "changes": changed, "plan": plan, "labels": labels, "docs": docs}
         flow = run_flow(run, changed, self._marts.visible(scope), links, source)
