@@ -295,6 +295,11 @@ def run_name(run_id: str) -> str:
     return "run" if name in ("", ".", "..") else name
 
 
+def page_name(source: str) -> str:
+    """The name of the Data Docs' page of a result of a source."""
+    return f"{_DATA_SOURCE}-{source}.html"
+
+
 def build_data_docs(settings: Settings) -> int:
     """Bring the Data Docs up to date: make the pages of results that have none, and the index.
 

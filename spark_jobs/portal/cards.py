@@ -12,7 +12,7 @@ from spark_jobs.model import pluralize
 from spark_jobs.portal.charts import Chart
 from spark_jobs.portal.drop_states import Override
 from spark_jobs.portal.freshness import SourceFreshness
-from spark_jobs.portal.marts import Mart, MartRows
+from spark_jobs.portal.marts import NEVER_RUN, Mart, MartRows
 from spark_jobs.portal.months import VERDICTS
 from spark_jobs.portal.overview import BEHIND, SourceFacts
 from spark_jobs.portal.results import NOTABLE, STOPPED
@@ -29,6 +29,16 @@ NEEDS = {
     "right": "right and on time",
 }
 """The states of a card in words, the most urgent first."""
+
+NEED_MEANINGS = {
+    "stopped": "The last run or a test failed, an audit found a broken invariant, or a command was interrupted.",
+    "late": "A drop that was due is not published, or a mart shows an earlier publication than its source.",
+    "decide": "Quarantine has open records, or a drop was never run.",
+    "look": "A check warns or was let pass, the last run was refused, or a test has never run.",
+    "new": "Nothing ran yet, or readers see no rows yet.",
+    "right": "Nothing of the other states.",
+}
+"""The meaning of each state."""
 _BY_WEIGHT = {0: "stopped", 1: "decide", 2: "look", 3: "new"}
 
 
@@ -62,6 +72,11 @@ class Card:
         last = self.facts.last_run
         return 0 if last is None else len(last.failed)
 
+    @property
+    def names_due(self) -> bool:
+        """True if one of `needs` says when the next drop was due."""
+        return self.freshness.is_late and self.freshness.behind <= BEHIND
+
 
 @dataclass(frozen=True)
 class MartCard:
@@ -81,7 +96,7 @@ def source_card(facts: SourceFacts) -> Card:
     """The card of a source."""
     concerns, fresh = facts.concerns, facts.freshness
     need = _BY_WEIGHT[concerns[0].weight] if concerns else "right"
-    if need != "stopped" and (fresh.is_late or fresh.behind > BEHIND):
+    if need != "stopped" and _is_late(fresh):
         need = "late"
     numbers = [*facts.drops][-LAST_DROPS:]
     verdicts = [verdict for _, verdict, _, _ in facts.last_cells(LAST_DROPS)]
@@ -94,6 +109,10 @@ def source_card(facts: SourceFacts) -> Card:
         [(verdict, "" if verdict == "ok" else VERDICTS[verdict]) for verdict in verdicts],
         ", ".join(f"{count} {_WORDS[verdict]}" for verdict, count in Counter(verdicts).most_common()),
     )
+
+
+def _is_late(fresh: SourceFreshness) -> bool:
+    return fresh.is_late or fresh.behind > BEHIND
 
 
 _WORDS = {
@@ -136,8 +155,13 @@ def mart_card(
     is_behind = rows is not None and published is not None and rows.published is not None and rows.published < published
     if is_behind:
         needs.append(("late", CardNeed("it shows an earlier publication than its source has", page)))
+    for name in sorted(mart.sources or ()):
+        if name in facts and _is_late(facts[name].freshness):
+            needs.append(("late", CardNeed(f"its source {name} is late, so rows are missing", ("sources", name))))
     if notable:
         needs.append(("look", CardNeed(f"{pluralize(notable, 'test')} to look at", page)))
+    if tests[NEVER_RUN]:
+        needs.append(("look", CardNeed(f"{pluralize(tests[NEVER_RUN], 'test')} never run", page)))
     if overrides:
         names = ", ".join(dict.fromkeys(override.name for override in overrides))
         needs.append(("look", CardNeed(f"its rows include drops of which a check was let pass: {names}", page)))

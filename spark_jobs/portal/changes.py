@@ -1,7 +1,8 @@
-"""The changes of a publication to published tables, with the first rows before and after."""
+"""The changes of a publication to published tables, with some rows before and after."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,13 +22,16 @@ from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import STATE, VALIDITY
 
 Row = dict[str, Any]
+_PLACE = "place in the order of keys"
+"""The column of a row's number, under a name that no column of a table has."""
 
 
 @dataclass(frozen=True)
 class Change:
     """The changes of a publication to a published table: the numbers of rows inserted, changed and removed.
 
-    `sample`: the first of these rows, each with `diff`, key columns and values. `key`: the columns that `why` asks for.
+    `sample`: some of these rows, each with `diff`, key columns and values; rows of changed keys come first, then the
+    others by key. `key`: the columns that `why` asks for.
     """
 
     table: str
@@ -70,7 +74,7 @@ class _ShownTable:
 
 
 def changes(lake: HeldLake, source: Source, published: PublicationEntry, most: int) -> list[Change]:
-    """The changes of a publication, table by table; of each up to `most` new rows, with the rows that they replace."""
+    """The changes of a publication, table by table; of each up to `most` keys that changed, went or came."""
     current = publication.load(lake, source)
     tables = []
     for each in definitions(source):
@@ -105,16 +109,36 @@ def _change(lake: HeldLake, table: _ShownTable, published: PublicationEntry, cur
         for bound, era in halves
     )
     # a key of which a row came and a row went is a row that changed
-    both = came.select(key).join(went.select(key), keys=key, join_type="inner").num_rows
-    first = (came if len(came) else went).slice(0, most).to_pylist()
-    diff = 1 if len(came) else -1
-    sample = [{"diff": diff, **row} for row in first]
-    if diff == 1:
-        keys = {_key(row, table) for row in first}
-        bounds = pc.field(key[0]).isin([row[key[0]] for row in first])
-        sample += [{"diff": -1, **row} for row in went.filter(bounds).to_pylist() if _key(row, table) in keys]
-    sample.sort(key=lambda row: (_key(row, table), row["diff"]))
-    return Change(table.name, table.key, len(came) - both, both, len(went) - both, sample)
+    kinds = [
+        _places(came, went, key, "left semi"),
+        _places(went, came, key, "left anti"),
+        _places(came, went, key, "left anti"),
+    ]
+    shares = _shares([*map(len, kinds)], most)
+    changed, removed, inserted = (places.slice(0, share) for places, share in zip(kinds, shares, strict=True))
+    after = came.take(pa.concat_arrays([changed, inserted]))
+    of_changed = after.slice(0, len(changed))
+    keys = {_key(row, table) for row in of_changed.to_pylist()}
+    of_keys = went.filter(pc.field(key[0]).isin(of_changed[key[0]].combine_chunks())).to_pylist()
+    before = [row for row in of_keys if _key(row, table) in keys] + went.take(removed).to_pylist()
+    sample = [{"diff": -1, **row} for row in before] + [{"diff": 1, **row} for row in after.to_pylist()]
+    sample.sort(key=lambda row: (_key(row, table) not in keys, _key(row, table), row["diff"]))
+    return Change(table.name, table.key, len(kinds[2]), len(kinds[0]), len(kinds[1]), sample)
+
+
+def _places(rows: pa.Table, others: pa.Table, key: list[str], kind: str) -> pa.Int64Array:
+    """The places of the rows whose key `others` has ("left semi") or lacks ("left anti"), in their order."""
+    numbered = rows.select(key).append_column(_PLACE, pa.array(range(len(rows)), pa.int64()))
+    places = numbered.join(others.select(key), keys=key, join_type=kind)[_PLACE].combine_chunks()
+    return places.take(pc.array_sort_indices(places))
+
+
+def _shares(counts: Sequence[int], most: int) -> list[int]:
+    """How many rows of each kind are shown: one of each that there is, then as many of the first kinds as fit."""
+    shares = [min(count, 1) for count in counts]
+    for at, count in enumerate(counts):
+        shares[at] += max(min(count - shares[at], most - sum(shares)), 0)
+    return shares
 
 
 def _key(row: Row, table: _ShownTable) -> tuple[str, ...]:

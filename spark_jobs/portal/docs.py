@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 
 from spark_jobs.config import Settings
 from spark_jobs.gates import data_docs_index
-from spark_jobs.gates.project import run_name
+from spark_jobs.gates.project import page_name, run_name
 from spark_jobs.storage.names.shown_marts import dbt_docs_file
 
 DOCS = "docs"
@@ -27,10 +28,13 @@ def docs_file(settings: Settings, path: str) -> Path | None:
         return None
 
 
-def docs_of_run(settings: Settings, run_id: str) -> list[tuple[str, str]]:
-    """The suites of a run in the Data Docs, sorted: the name of each suite, and the path of its newest page."""
+def docs_of_run(settings: Settings, source: str, run_id: str) -> list[tuple[str, str]]:
+    """The suites of a source's run in the Data Docs, sorted: the name of each suite, and the path of its newest page.
+
+    Runs of several sources may have the same id, such as those of one schedule.
+    """
     root = data_docs_index(settings).parent
     newest: dict[str, str] = {}
-    for page in sorted(root.glob(f"validations/*/{run_name(run_id)}/*/*.html")):
+    for page in sorted(root.glob(f"validations/*/{run_name(run_id)}/*/{glob.escape(page_name(source))}")):
         newest[page.relative_to(root).parts[1]] = f"{DOCS}/{page.relative_to(root)}"
     return sorted(newest.items())

@@ -23,6 +23,8 @@ from spark_jobs.storage.descriptions.times import instant
 from spark_jobs.storage.names.shown_marts import NO_VERSION, ShownMarts, staging_table
 
 Row = dict[str, Any]
+NEVER_RUN = "never run"
+"""The verdict of a test without a result."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class ModelTest:
     @property
     def verdict(self) -> str:
         """The verdict of its newest run, or `never run`."""
-        return "never run" if self.result is None else str(self.result["verdict"])
+        return NEVER_RUN if self.result is None else str(self.result["verdict"])
 
     def without_rows(self) -> ModelTest:
         """The test for users who may not see all that it reads: its verdict, without its query and findings."""

@@ -24,7 +24,7 @@ from spark_jobs.portal.actions.airflow import AirflowFacts
 from spark_jobs.portal.actions.forms import BY_NAME
 from spark_jobs.portal.asking import VisibleSources, missing_page, page_of_list, pages_of
 from spark_jobs.portal.assets import CHARTS, EDITOR, SCRIPT, SQL_SCRIPT, STYLES, TEMPLATES, inline_styles
-from spark_jobs.portal.cards import NEEDS, by_need, mart_card, source_card
+from spark_jobs.portal.cards import NEED_MEANINGS, NEEDS, by_need, mart_card, source_card
 from spark_jobs.portal.changes import changes, with_components
 from spark_jobs.portal.charts import planned_chart
 from spark_jobs.portal.docs import docs_of_run
@@ -48,6 +48,7 @@ from spark_jobs.storage.coordination.kept_plans import plan_of_run
 from spark_jobs.storage.coordination.turns import current_run
 from spark_jobs.storage.delta.table_notes import column_types
 from spark_jobs.storage.descriptions.tables import LATE, PUBLISHED, STATE
+from spark_jobs.storage.descriptions.times import parse_time
 
 CHANGED_ROWS = 3
 """The most keys of each published table whose change a run's page shows."""
@@ -93,6 +94,7 @@ class Portal:
             "listed": LISTED,
             "first_records": FIRST_RECORDS,
             "need_words": NEEDS,
+            "need_meanings": NEED_MEANINGS,
             "styles": STYLES,
             "script": SCRIPT,
             "charts": CHARTS,
@@ -278,7 +280,7 @@ class Portal:
                 lambda: changes(self.lake, source, run.published, CHANGED_ROWS),  # type: ignore[arg-type]
             )
         labels = {seq_no: source.drops.label(seq_no) for seq_no in run.drops}
-        docs = docs_of_run(self.settings, run.run_id)
+        docs = docs_of_run(self.settings, source.name, run.run_id)
         plan = plan_of_run(self.settings.home, run.run_id)
         content = {"source": source, "run": run, "changes": changed, "plan": plan, "labels": labels, "docs": docs}
         flow = run_flow(run, changed, self._marts.visible(scope), links, source)
@@ -333,10 +335,12 @@ class Portal:
             named = [replace(each, values=with_components(source, each.values)) for each in reasons.revisions]
             reasons = replace(reasons, revisions=named)
         of_marts = [mart for mart in self._marts.visible(scope) if mart.follows and mart.follows.name == table.name]
-        content = {"source": source, "why": reasons, "marts": of_marts, "key": list(reasons.key.values())}
+        key_values = [*reasons.key.values()]
+        named_key = {name: parse_time(text) if name == "window_start" else text for name, text in reasons.key.items()}
+        content = {"source": source, "why": reasons, "marts": of_marts, "key": key_values, "named_key": named_key}
         known_times = [revision.known_from for revision in reasons.revisions]
         is_state = table.definition is None and reasons.published is not None
-        entity = next(iter(reasons.key.values()))
+        entity = key_values[0]
         states = []
         if is_state:
             of = (entity, self.lake.version_of(STATE, source.name))
@@ -365,6 +369,8 @@ class Portal:
         tests = [test if self._marts.may_see(test.sources, scope) else test.without_rows() for test in mart.tests]
         visible_sources = [name for name in self.sources() if scope.sees(name)]
         rows = self._marts.rows(mart)
-        content = {"mart": mart, "rows": rows, "tests": tests, "seen_sources": visible_sources}
+        followed = self.facts(self.sources()[mart.source]) if mart.source in visible_sources else None
+        published = followed.frontier_times["published"] if followed is not None and followed.is_published else None
+        content = {"mart": mart, "rows": rows, "tests": tests, "seen_sources": visible_sources, "published": published}
         way = lineage(*self._marts.before(mart, scope), links, f"From files to marts.{mart.name}")
         return content | {"overrides": self._marts.let_pass(mart, rows), "lineage": way}

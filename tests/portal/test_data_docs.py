@@ -10,6 +10,7 @@ import pytest
 from expectations import GATES
 from spark_jobs.config import Settings
 from spark_jobs.gates import GateFailed, build_data_docs, data_docs_index, run_gate
+from spark_jobs.portal.docs import docs_file, docs_of_run
 from tests.portal.browser import SIZES, Visit, browser
 
 EVIL = "<script>alert('x')</script>"
@@ -63,3 +64,15 @@ def test_a_failed_result_shows_the_expectation_that_failed(docs: Path) -> None:
     (failed,) = [page for page in docs.rglob("*.html") if "alert" in str(page)]
     text = failed.read_text()
     assert "Failed" in text and GATES["silver"][0].guarantee.split("'")[0] in text
+
+
+def test_a_run_leads_to_the_pages_of_its_own_source(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    for source in ("flights", "ships", "flights_2"):
+        run_gate("silver", sound("silver"), settings=settings, source=source, run_id="scheduled-1")
+    build_data_docs(settings)
+    for source in ("flights", "ships", "flights_2"):
+        ((suite, path),) = docs_of_run(settings, source, "scheduled-1")
+        assert suite == "silver" and path.endswith(f"-{source}.html")
+        assert docs_file(settings, path) is not None
+    assert docs_of_run(settings, "trains", "scheduled-1") == []
