@@ -101,6 +101,12 @@ def test_a_form_that_would_do_more_than_it_says_is_refused(meters: Source) -> No
         body("dismiss", meters, because="?")
 
 
+@pytest.mark.parametrize("action", ["run", "backfill", "retract"])
+def test_a_wrong_digit_in_a_year_plans_no_drops_of_the_future(meters: Source, action: str) -> None:
+    with pytest.raises(ParameterError, match="drops that have begun"):
+        body(action, meters, **{"from": "2024-01-01", "to": "9024-01-02", "because": "?"})
+
+
 def test_a_text_that_airflow_does_not_keep_is_refused(meters: Source) -> None:
     longest = "w" * MOST_CHARACTERS
     assert body("audit", meters, because=longest)["note"].endswith(longest)

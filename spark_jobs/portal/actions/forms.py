@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from unicodedata import category
 
@@ -21,6 +22,8 @@ Values = Mapping[str, Sequence[str]]
 """The values of a form, by the name of the field."""
 Body = dict[str, Any]
 
+CLOCKS_DIFFER = timedelta(days=1)
+"""The time by which drops may begin after now."""
 MOST_CHARACTERS = 900
 """The most characters of a field: Airflow's note of a run, which has the reason and the action's title, takes 1,000."""
 
@@ -157,6 +160,7 @@ def airflow_request(action: Action, source: Source, values: Values) -> AirflowRe
     drops = None
     if given.get("from"):
         drops = drops_named(source.drops, given["from"], given.get("to") or given["from"])
+        _check_begun(source, drops)
     if action.name == "backfill":
         assert drops is not None  # its fields are needed
         return _backfill(source, drops, given)
@@ -178,6 +182,13 @@ def _check_choice(action: Action, given: Mapping[str, Any]) -> None:
         raise _refusal("the first drop beside the last one", f"the last drop alone, {given['to']}", "fill in the first")
     if action.name == "dismiss" and not any(given[name] for name in names - {"to", "because"}):
         raise _refusal("a first drop, a file or a rule", "none of them", "say which records to close")
+
+
+def _check_begun(source: Source, drops: range) -> None:
+    """Refuse drops of the future: a wrong digit in a year would plan thousands of them for a long time."""
+    last, now = drops.stop - 1, datetime.now(UTC)
+    if instant_at(source.drops.start(last)) > now + CLOCKS_DIFFER:
+        raise _refusal(f"drops that have begun by now, {now:%Y-%m-%d}", source.drops.label(last), "correct the date")
 
 
 def _refusal(expected: str, finding: str, next_step: str) -> ParameterError:
