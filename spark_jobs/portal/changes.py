@@ -134,7 +134,7 @@ def _places(rows: pa.Table, others: pa.Table, key: list[str], kind: str) -> pa.I
 
 
 def _shares(counts: Sequence[int], most: int) -> list[int]:
-    """How many rows of each kind are shown: one of each that there is, then as many of the first kinds as fit."""
+    """The numbers of rows to show of each kind: one of each that there is, then as many of the first kinds as fit."""
     shares = [min(count, 1) for count in counts]
     for at, count in enumerate(counts):
         shares[at] += max(min(count - shares[at], most - sum(shares)), 0)
