@@ -85,10 +85,23 @@ def _pin(settings: Settings, source: Source, session: Any, params: Mapping[str, 
     from spark_jobs.storage.lakes.spark_lake import SparkLake
     from spark_jobs.upkeep.pins import make_pin
 
-    at = params.get("at")
-    pin = make_pin(SparkLake(session), [source], str(params.get("name") or ""), parse_instant(at) if at else None)
+    name, at = str(params.get("name") or ""), _instant(params.get("at"))
+    pin = make_pin(SparkLake(session), [source], name, at)
     time = f"{pin.times[source.name]:%Y-%m-%d %H:%M:%S} UTC"
     return f"pins.{', pins.'.join(pin.tables)} are copies of {source.name} as known at {time}"
+
+
+def _instant(text: str | None) -> int | None:
+    """A time in microseconds; None if there is no text. ParameterError: the text is no time."""
+    try:
+        return parse_instant(text) if text else None
+    except (ValueError, OverflowError):
+        raise ParameterError(
+            expected="a time such as 2024-01-31T18:00:00Z",
+            found=repr(text),
+            consequence="nothing was pinned",
+            next_step="start it again with such a time in `at`, or with none for the newest",
+        ) from None
 
 
 ACTIONS_BY_NAME: dict[str, Callable[[Settings, Source, Any, Mapping[str, Any], str], str]] = {

@@ -19,6 +19,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from structlog.contextvars import bind_contextvars
 
 from spark_jobs.config import load_settings
+from spark_jobs.errors import ParameterError
 from spark_jobs.model import FIRST, LAST, is_backfill
 from spark_jobs.sources import find_source
 from spark_jobs.sources.dag_runs import FAILURE, REJECTED, takes_whole_drops
@@ -201,7 +202,13 @@ class StageOperator(BaseOperator):
         if self.task_id != FIRST:
             return frozenset(context["ti"].xcom_pull(task_ids=FIRST, key=REPLAYED) or [])
         if planned is None:
-            files = open_files(context["params"], self.source, lo, hi)
+            try:
+                files = open_files(context["params"], self.source, lo, hi)
+            except ParameterError:
+                # an earlier try may have landed what it read, and failed afterwards
+                if context["ti"].try_number == 1:
+                    raise
+                files = frozenset()
         else:
             files = frozenset(json.loads(planned)["replay"] or [])
         if not files:

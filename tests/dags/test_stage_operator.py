@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from spark_jobs.errors import ConfigurationError, TidemarkError
+from spark_jobs.errors import ConfigurationError, ParameterError, TidemarkError
 from spark_jobs.extraction.errors import OriginUnreachable
 from spark_jobs.gates.verdicts import GateFailed, Verdict
 from spark_jobs.jobs.request import Request
@@ -72,6 +72,7 @@ def context(run: SimpleNamespace, previous: SimpleNamespace | None = None, **par
         id="id",
         get_previous_dagrun=before,
         start_date=datetime.now(UTC) - timedelta(seconds=3),
+        try_number=1,
         xcom_pull=lambda task_ids, key="return_value": kept.get(key),
         xcom_push=lambda key, value: kept.update({key: value}),
     )
@@ -213,6 +214,25 @@ def test_what_the_trigger_form_takes_back_or_reads_again_reaches_the_stage(
     for each in (first, task):
         each.execute(replaying)
     assert [given["request"].replay for _, given in calls] == 2 * [frozenset({"bad_int.csv"})]
+
+
+def test_a_replay_that_is_tried_again_goes_on_though_its_records_are_closed(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    _, calls = ending(tasks, monkeypatch, {})
+
+    def open_files(*_: Any) -> frozenset[str]:
+        raise ParameterError(expected="a file with open records", found="none", next_step="look")
+
+    monkeypatch.setattr(tasks, "open_files", open_files)
+    replaying = context(dag_run(*JANUARY_2), replay=True, file="a.csv")
+    with pytest.raises(AirflowFailException, match="a file with open records"):
+        operator(tasks, "land").execute(replaying)
+    replaying["ti"].try_number = 2
+    operator(tasks, "land").execute(replaying)
+    assert [given["request"].replay for _, given in calls] == [frozenset()]
 
 
 def test_a_run_does_not_replay_and_retract(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.model import ACTIONS
-from spark_jobs.portal.actions.airflow import AirflowFacts, AirflowRun, Question, _markdown, _run
+from spark_jobs.portal.actions.airflow import AirflowFacts, AirflowRun, Question, _run, html_of
 from spark_jobs.portal.actions.forms import ALL, BY_NAME, MOST_CHARACTERS, airflow_request
 from spark_jobs.portal.asking import PageMissing, VisibleSources
 from spark_jobs.portal.pages import Portal
@@ -167,7 +167,7 @@ def test_who_may_not_act_is_shown_no_form_and_no_button(home: Settings) -> None:
 
 
 def test_a_run_on_its_way_shows_its_question_and_who_asked_for_it(home: Settings) -> None:
-    plan = _markdown().render(f"| a |\n| --- |\n| {EVIL} |\n\n[x](javascript:alert(1)) ![y](http://evil.example/y)")
+    plan = html_of(f"| a |\n| --- |\n| {EVIL} |\n\n[x](javascript:alert(1)) ![y](http://evil.example/y)")
     question = Question("1", "land", f"meters: {EVIL}", plan, ("Approve", "Reject"))
     run = AirflowRun("r 1", "meters", EVIL, "running", EVIL, EVIL, None, None, {"land": "awaiting_input"}, question)
     portal = Portal(home, is_live=True)

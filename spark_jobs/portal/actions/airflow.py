@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -197,7 +196,7 @@ async def open_question(user: UserInAirflow, dag: str, run_id: str, stage: str) 
     detail = await user.ask_if_there(question_path(dag, run_id, stage))
     if detail is None or detail.get("response_received"):
         return None
-    body = _markdown().render(detail["body"] or "")
+    body = html_of(detail["body"] or "")
     return Question(detail["task_instance"]["id"], stage, detail["subject"], body, detail["options"])
 
 
@@ -257,10 +256,16 @@ def _what(kind: str, conf: Mapping[str, Any]) -> str:
     return BY_NAME[name].title if name in BY_NAME else name[:MOST_CHARACTERS]
 
 
-@cache
-def _markdown() -> MarkdownIt:
-    """A renderer in which HTML is text, no link is made, and tables are tables."""
-    return MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "image", "autolink"])
+def html_of(text: str) -> str:
+    """Markdown as HTML in which HTML is text, no link is made, and tables are tables."""
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "image", "autolink"])
+    tokens = markdown.parse(text)
+    for token in tokens:
+        # the policy of pages forbids styles in them
+        if token.attrs.pop("style", None) == "text-align:right":
+            token.attrs["class"] = "num"
+    html: str = markdown.renderer.render(tokens, markdown.options, {})
+    return html
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ ALL = (
     Action(
         "pin",
         "Pin the published tables",
-        "The published tables are copied to `pins.<name>__<table>`. The copies stay when retention removes what they"
+        "The published tables are copied to pins.<name>__<table>. The copies stay when retention removes what they"
         " were made of.",
         (
             Field("name", "name of the pin: lower-case letters, digits and _", is_needed=True),
