@@ -95,8 +95,13 @@ def _table(columns: list[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
     if rows:
         yield ""
         yield f"| {' | '.join(columns)} |"
-        yield f"| {' | '.join('---' for _ in columns)} |"
+        yield f"| {' | '.join(_rule([row[place] for row in rows]) for place in range(len(columns)))} |"
         yield from (f"| {' | '.join(_cell(value) for value in row)} |" for row in rows)
+
+
+def _rule(values: Sequence[Any]) -> str:
+    """The rule below the head of a column of values: numbers stand right."""
+    return "---:" if all(isinstance(value, int | float | None) for value in values) else "---"
 
 
 def _cell(value: Any) -> str:

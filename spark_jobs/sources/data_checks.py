@@ -81,7 +81,7 @@ class CheckBase(Section):
         kind_name = _kind_of(type(self))
         if self.treatment == "quarantine" and (not self.quarantines or self.table != ROWS):
             where = kind_name if not self.quarantines else f"one of the table {self.table}"
-            kinds = ", ".join(map(_kind_of, _quarantining(CheckBase)))
+            kinds = ", ".join(map(_kind_of, _kinds_that_quarantine(CheckBase)))
             raise refuse_in_words(f"fail or warn: only {kinds} of rows quarantine", where)
         if not self.each_row and "mostly" in self.model_fields_set:
             raise refuse_in_words("no `mostly`: only checks that rows break one by one have it", kind_name)
@@ -93,12 +93,12 @@ def _kind_of(check: type[CheckBase]) -> str:
     return str(get_args(check.model_fields["kind"].annotation)[0])
 
 
-def _quarantining(base: type[CheckBase]) -> Iterator[type[CheckBase]]:
+def _kinds_that_quarantine(base: type[CheckBase]) -> Iterator[type[CheckBase]]:
     """Yield the kinds of checks below a class whose rows may go to quarantine, in the order of their definition."""
     for each in base.__subclasses__():
         if each.quarantines and "kind" in each.model_fields:
             yield each
-        yield from _quarantining(each)
+        yield from _kinds_that_quarantine(each)
 
 
 class OfColumn(CheckBase):
