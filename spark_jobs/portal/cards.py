@@ -14,11 +14,8 @@ from spark_jobs.portal.drop_states import Override
 from spark_jobs.portal.freshness import SourceFreshness
 from spark_jobs.portal.marts import NEVER_RUN, Mart, MartRows
 from spark_jobs.portal.months import VERDICTS
-from spark_jobs.portal.overview import BEHIND, SourceFacts
+from spark_jobs.portal.overview import BEHIND, LAST_DROPS, SourceFacts
 from spark_jobs.portal.results import NOTABLE, STOPPED
-
-LAST_DROPS = 28
-"""The drops of which a card shows the rows and the verdicts."""
 
 NEEDS = {
     "stopped": "stopped or wrong",
@@ -99,7 +96,7 @@ def source_card(facts: SourceFacts) -> Card:
     if need != "stopped" and _is_late(fresh):
         need = "late"
     numbers = [*facts.drops][-LAST_DROPS:]
-    verdicts = [verdict for _, verdict, _, _ in facts.last_cells(LAST_DROPS)]
+    verdicts = [verdict for _, verdict, _, _ in facts.recent_cells]
     return Card(
         facts,
         need,

@@ -23,7 +23,7 @@ _WORD = Markup('<a class="word" href="{}" title="{}">{}</a>')
 
 
 def markup(value: Any) -> Markup:
-    """A value as HTML: a time that the reader's zone can replace, a long text that opens, else the text of `shown`."""
+    """A value as HTML: a time that the reader's zone can replace, a long text that opens, else its text."""
     if isinstance(value, Markup):
         return value
     text = format_value(value)

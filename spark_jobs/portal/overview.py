@@ -50,6 +50,8 @@ _READ = (FILES, FRONTIERS, PUBLISHED, QUARANTINE, DISMISSALS, LATE, ERASURES)
 _CHECKED = tuple(Table("quality", name, "", ()) for name in ("results", "runs", "verdicts", "overrides"))
 Cell = tuple[int, str, str, str | None]
 """A drop in the calendar: its number, its verdict, a sentence about it, and a run."""
+LAST_DROPS = 28
+"""The newest drops of which a card shows rows and verdicts."""
 BEHIND = 2
 """The drops that a scheduled source may lack before it counts as behind: the drop that is filling up, and the drop
 whose run is on its way."""
@@ -146,9 +148,14 @@ class SourceFacts:
     @property
     def cells(self) -> list[Cell]:
         """The cell of the calendar of each drop, with the last run over it."""
-        return self.last_cells(len(self.drop_states.numbers) + len(self.gaps))
+        return self._last_cells(len(self.drop_states.numbers) + len(self.gaps))
 
-    def last_cells(self, most: int) -> list[Cell]:
+    @cached_property
+    def recent_cells(self) -> list[Cell]:
+        """The cells of the newest drops, up to LAST_DROPS, oldest first; they stay in memory for the first page."""
+        return self._last_cells(LAST_DROPS)
+
+    def _last_cells(self, most: int) -> list[Cell]:
         """The cells of the newest drops, up to `most`, oldest first."""
         numbers = sorted({*self.drop_states.numbers, *self.gaps}, reverse=True)
         cells = (_cell(self, number) for number in numbers)

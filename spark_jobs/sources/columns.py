@@ -238,7 +238,7 @@ class LandingOptions(Section):
     max_record_bytes: Size = Field(default=1 << 20, alias="max_record")
     """A longer record goes to quarantine."""
     max_rejects: PositiveInt = 10_000
-    """So many records of a file are kept in quarantine one by one for each rule, the others as a range of lines."""
+    """The records of a file that are kept in quarantine one by one for each rule; the others are a range of lines."""
     max_lines: Annotated[PositiveInt, Field(lt=LINE_LIMIT)] = LINE_LIMIT - 1
     """A file with more lines is rejected whole."""
     max_expansion: PositiveInt = 200

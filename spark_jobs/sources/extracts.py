@@ -65,7 +65,7 @@ class Extract(Section):
     max_record_bytes: Size = Field(default=1 << 20, alias="max_record")
     """A longer record goes to quarantine."""
     max_rejects: PositiveInt = 10_000
-    """So many records of a file are kept in quarantine one by one for each rule, the others as a range of lines."""
+    """The records of a file that are kept in quarantine one by one for each rule; the others are a range of lines."""
 
     def dialect(self) -> dict[str, Any]:
         """The form of the values in the lines, as `Landing.dialect` returns it."""

@@ -53,6 +53,6 @@ def adaptive_table(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: WindowIn
 
 
 def skipped_table(table: pa.Table, kind: SpanKind, inputs: WindowInputs) -> pa.Table:
-    """What does not count."""
+    """The rows that do not count."""
     able, unable = unable_rows(table, kind, inputs)
     return pa.concat_tables([*unable, late_table(able, kind, inputs)])

@@ -1,4 +1,4 @@
-"""What the portal asks of Airflow for each form, and from whose pages it takes forms."""
+"""The requests to Airflow that the portal's forms become, and the forms and pages of actions."""
 
 from __future__ import annotations
 
