@@ -29,18 +29,14 @@ class ActionOperator(BaseOperator):
 
     def execute(self, context: Any) -> str:
         """Called by Airflow in the task's own process."""
-        from spark_jobs.session import open_session, work_on
+        from spark_jobs.session import working_session
 
         params, settings = context["params"], load_settings()
         with log_failures(self.log, partial(context["ti"].xcom_push, FAILURE)):
             name, source = params["action"], find_source(settings.sources, params["source"])
             bind_contextvars(run=context["run_id"], source=source.name, action=name)
-            session = open_session(settings, f"{source.name}:{name}")
-            try:
-                with work_on(session, settings):
-                    sentence = ACTIONS_BY_NAME[name](settings, source, session, params, asked_by(context["dag_run"]))
-            finally:
-                session.stop()
+            with working_session(settings, f"{source.name}:{name}") as session:
+                sentence = ACTIONS_BY_NAME[name](settings, source, session, params, asked_by(context["dag_run"]))
         self.log.info("%s", sentence)
         return sentence
 

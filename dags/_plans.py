@@ -119,16 +119,11 @@ def _drops(plan: Plan) -> str:
 
 def _plan(source: str, lo: datetime, hi: datetime, context: Mapping[str, Any]) -> Plan:
     from spark_jobs.plans.plan import plan_run
-    from spark_jobs.session import open_session, work_on
+    from spark_jobs.session import working_session
 
-    settings = load_settings()
-    session = open_session(settings, f"{source}:plan")
-    try:
-        with work_on(session, settings):
-            params = context["params"]
-            replay = open_files_in(session, params, source, lo, hi) if params.get("replay") else None
-            request = stage_request(params, asked_by(context["dag_run"]), None, replay)
-            checked, interval_us = find_source(settings.sources, source), (micros(lo), micros(hi))
-            return plan_run(settings, checked, interval_us, session, request=request, sample=SAMPLE)
-    finally:
-        session.stop()
+    settings, params = load_settings(), context["params"]
+    with working_session(settings, f"{source}:plan") as session:
+        replay = open_files_in(session, params, source, lo, hi) if params.get("replay") else None
+        request = stage_request(params, asked_by(context["dag_run"]), None, replay)
+        checked, interval_us = find_source(settings.sources, source), (micros(lo), micros(hi))
+        return plan_run(settings, checked, interval_us, session, request=request, sample=SAMPLE)

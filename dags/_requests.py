@@ -68,15 +68,10 @@ def overrides(params: Mapping[str, Any]) -> dict[str, str]:
 
 def open_files(params: Mapping[str, Any], source: str, lo: datetime, hi: datetime) -> frozenset[str]:
     """The landed files of the drops `[lo, hi)` with open records in quarantine: those of `file` and `rule`, if set."""
-    from spark_jobs.session import open_session, work_on
+    from spark_jobs.session import working_session
 
-    settings = load_settings()
-    session = open_session(settings, f"{source}:replay")
-    try:
-        with work_on(session, settings):
-            return open_files_in(session, params, source, lo, hi)
-    finally:
-        session.stop()
+    with working_session(load_settings(), f"{source}:replay") as session:
+        return open_files_in(session, params, source, lo, hi)
 
 
 def open_files_in(session: Any, params: Mapping[str, Any], source: str, lo: datetime, hi: datetime) -> frozenset[str]:

@@ -273,6 +273,17 @@ def _classic(settings: Settings, app_name: str) -> SparkSession:
 
 
 @contextmanager
+def working_session(settings: Settings, name: str) -> Iterator[SparkSession]:
+    """A session as `open_session` gives it, for the work of the block: `work_on` it, and stopped with the block."""
+    session = open_session(settings, name)
+    try:
+        with work_on(session, settings):
+            yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
 def work_on(session: SparkSession, settings: Settings) -> Iterator[None]:
     """Interrupt the work that the block began on the session, when the block fails or is itself interrupted.
 

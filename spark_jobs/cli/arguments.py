@@ -94,14 +94,10 @@ def server_session(settings: Settings, name: str) -> Iterator[SparkSession]:
         LakeNewer: a later version of Tidemark has written the lake.
         LakeOlder: a read misses a column or table that an older version did not make.
     """
-    from spark_jobs.session import open_session, work_on
+    from spark_jobs.session import working_session
 
-    session = open_session(settings, name)
-    try:
-        with work_on(session, settings), refuse_older_lakes(session, settings):
-            yield session
-    finally:
-        session.stop()
+    with working_session(settings, name) as session, refuse_older_lakes(session, settings):
+        yield session
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spark_jobs.config import Settings
-from spark_jobs.session import open_session, work_on
+from spark_jobs.session import working_session
 from spark_jobs.storage.lakes.lake import TableReader
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.storage.lakes.stored_lake import StoredLake
@@ -19,9 +19,5 @@ def lake_for_reads(settings: Settings, name: str) -> Iterator[TableReader]:
     if stored is not None:
         yield stored
         return
-    session = open_session(settings, name)
-    try:
-        with work_on(session, settings):
-            yield SparkLake(session)
-    finally:
-        session.stop()
+    with working_session(settings, name) as session:
+        yield SparkLake(session)

@@ -24,7 +24,7 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.visits import merge, sweep_under, visit_source
 from spark_jobs.model import TICKS_PER_SECOND, ReportStep, report_nothing
-from spark_jobs.session import is_lost_server, open_session, work_on
+from spark_jobs.session import is_lost_server, working_session
 from spark_jobs.sources import Source, find_source
 from spark_jobs.storage.coordination.fold import fold
 from spark_jobs.storage.delta.file_upkeep import (
@@ -176,12 +176,8 @@ def maintain(
     """
     if source is None:
         return list(maintain_installation(settings, clean_airflow))
-    session = open_session(settings, name)
-    try:
-        with work_on(session, settings):
-            return list(maintain_source(settings, find_source(settings.sources, source), session))
-    finally:
-        session.stop()
+    with working_session(settings, name) as session:
+        return list(maintain_source(settings, find_source(settings.sources, source), session))
 
 
 def maintain_source(

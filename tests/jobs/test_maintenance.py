@@ -158,7 +158,7 @@ def test_a_lost_lake_server_ends_the_maintenance_so_that_it_is_done_again(
         raise lost
 
     session = SimpleNamespace(stop=lambda: None, interruptAll=lambda: None)
-    monkeypatch.setattr(maintenance, "open_session", lambda *_: session)
+    monkeypatch.setattr("spark_jobs.session.open_session", lambda *_: session)
     folder = SimpleNamespace(is_stored=lambda *_: True, handle=loses)
     monkeypatch.setattr(maintenance, "SparkLake", lambda spark: SimpleNamespace(folder=folder))
     with pytest.raises(ServerUnreachable):
