@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
-from spark_jobs.portal.actions.airflow import AirflowFacts, UserInAirflow, airflow_facts
+from spark_jobs.portal.actions.airflow import PAGES_WITH_FACTS, AirflowFacts, UserInAirflow, airflow_facts
 from spark_jobs.portal.actions.doing import act, answer_question
 from spark_jobs.portal.actions.forms import BY_NAME
 from spark_jobs.portal.asking import PageMissing, VisibleSources, missing_page
@@ -29,7 +29,7 @@ from spark_jobs.portal.docs import DBT_DOCS, DOCS, docs_file
 from spark_jobs.portal.links import Links
 from spark_jobs.portal.names import decode_part
 from spark_jobs.portal.pages import Portal
-from spark_jobs.portal.sql.behind_airflow import sql_route
+from spark_jobs.portal.sql.behind_airflow import body_up_to, sql_route
 from spark_jobs.portal.sql.desk import SqlDesk
 
 _PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -98,7 +98,9 @@ class ServedPortal:
         asked = {key: request.query_params.getlist(key) for key in request.query_params}
         kind, source, tail = _parts(name)
         facts = None
-        if source in await run_in_threadpool(self._portal.sources) and may_read(user, source):
+        # other pages need no answer of Airflow, and look at the folder of sources themselves
+        has_facts = kind in PAGES_WITH_FACTS and source in await run_in_threadpool(self._portal.sources)
+        if has_facts and may_read(user, source):
             facts = await airflow_facts(self._as_user(user), kind, source, tail)
         return await run_in_threadpool(self._page, name, asked, user, facts)
 
@@ -106,7 +108,7 @@ class ServedPortal:
         """Do what a form asks for, and lead on to the page that shows the outcome."""
         kind, source_name, tail = _parts(name)
         try:
-            expect_same_site({name.lower(): value for name, value in request.headers.items()}, FORM)
+            expect_same_site(request.headers, FORM)
             source = (await run_in_threadpool(self._portal.sources)).get(source_name)
             if source is None or not may_read(user, source_name) or not may_act(user, source_name):
                 raise missing_page(name)
@@ -154,16 +156,14 @@ async def _text(request: Request) -> str:
     Raises:
         FormTooLarge: it has more than `MOST_BYTES`.
     """
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BYTES:
-            raise FormTooLarge(
-                expected=f"a form of at most {MOST_BYTES:,} bytes",
-                found="more",
-                consequence="nothing was done",
-                next_step="shorten the texts of its fields",
-            )
+    body = await body_up_to(request, MOST_BYTES)
+    if len(body) > MOST_BYTES:
+        raise FormTooLarge(
+            expected=f"a form of at most {MOST_BYTES:,} bytes",
+            found="more",
+            consequence="nothing was done",
+            next_step="shorten the texts of its fields",
+        )
     return body.decode(errors="replace")
 
 

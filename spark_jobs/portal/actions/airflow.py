@@ -100,10 +100,10 @@ class UserInAirflow:
             raise
 
 
-_NEXT_STEPS = {
-    int(HTTPStatus.FORBIDDEN): "ask whoever gives rights in Airflow for the right to start runs of this DAG",
-    int(HTTPStatus.NOT_FOUND): "wait until Airflow has read the DAG of the source, some seconds after its file is new",
-    int(HTTPStatus.CONFLICT): "look at the runs that are on their way; somebody else may have answered or started it",
+_NEXT_STEPS: dict[int, str] = {
+    HTTPStatus.FORBIDDEN: "ask whoever gives rights in Airflow for the right to start runs of this DAG",
+    HTTPStatus.NOT_FOUND: "wait until Airflow has read the DAG of the source, some seconds after its file is new",
+    HTTPStatus.CONFLICT: "look at the runs that are on their way; somebody else may have answered or started it",
 }
 
 
@@ -280,6 +280,10 @@ class AirflowFacts:
     actions: Sequence[AirflowRun] = ()
     is_paused: bool = False
     problem: str = ""
+
+
+PAGES_WITH_FACTS = ("runs", "activity", "sources", "act")
+"""The kinds of pages that show facts of Airflow."""
 
 
 async def airflow_facts(user: UserInAirflow, kind: str, source: str, tail: str) -> AirflowFacts | None:

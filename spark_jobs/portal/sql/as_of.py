@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from spark_jobs.errors import ParameterError
+from spark_jobs.storage.descriptions.sql import name as quote
 
 MOST_CHARACTERS = 50_000
 """The most characters of a statement that is edited: parsing them takes a processor of the web server seconds."""
@@ -90,8 +91,8 @@ def read_past(statement: str, at: datetime, functions: Collection[str]) -> PastS
         if f"{name.lower()}{SUFFIX}" in functions:
             past.setdefault(name.lower(), name)
             first, last = _ends(table)
-            call = f"{_quote(table.args['db'].name)}.{_quote(table.name + SUFFIX)}(TIMESTAMP '{_literal(at)}')"
-            edits.append((first, last, call if table.alias else f"{call} AS {_quote(table.name)}"))
+            call = f"{quote(table.args['db'].name)}.{quote(table.name + SUFFIX)}(TIMESTAMP '{_literal(at)}')"
+            edits.append((first, last, call if table.alias else f"{call} AS {quote(table.name)}"))
         elif name.lower() not in names_of_subqueries:
             present.setdefault(name.lower(), name)
     for column in [*tree.find_all(exp.Column), *tree.find_all(exp.Star)]:
@@ -123,12 +124,6 @@ def _ends(table: Any) -> tuple[int, int]:
     """The places of the first and the last character of a table's name in the statement."""
     parts = [table.args[part] for part in ("catalog", "db", "this") if table.args.get(part)]
     return parts[0].meta["start"], parts[-1].meta["end"]
-
-
-def _quote(identifier: str) -> str:
-    from spark_jobs.storage.descriptions.sql import name
-
-    return name(identifier)
 
 
 def _literal(at: datetime) -> str:

@@ -52,13 +52,9 @@ async def sql_answer(desk: SqlDesk, action: str, request: Any, who: str, headers
     from starlette.concurrency import run_in_threadpool
     from starlette.responses import StreamingResponse
 
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            break
-    asked = {name.lower(): value for name, value in request.headers.items()}
-    work = await run_in_threadpool(desk.begin, action, asked, bytes(body), who)
+    # what is longer the desk refuses, as it is no JSON
+    body = await body_up_to(request, MOST_BYTES)
+    work = await run_in_threadpool(desk.begin, action, request.headers, body, who)
     reply = asyncio.ensure_future(asyncio.wrap_future(work.reply))
     gone = asyncio.ensure_future(_disconnect(request))
     either: set[asyncio.Future[Any]] = {reply, gone}
@@ -70,6 +66,16 @@ async def sql_answer(desk: SqlDesk, action: str, request: Any, who: str, headers
     finally:
         gone.cancel()
     return StreamingResponse(_chunks(result.body), result.status, headers=dict(headers), media_type=result.kind)
+
+
+async def body_up_to(request: Any, most: int) -> bytes:
+    """The body of a request of Starlette; of one with more than `most` bytes the begin, which has more than `most`."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            break
+    return bytes(body)
 
 
 async def _disconnect(request: Any) -> None:

@@ -14,6 +14,7 @@ from spark_jobs.portal.sql.as_of import SUFFIX
 from spark_jobs.portal.sql.statement import Session
 from spark_jobs.server.logins import READABLE, UNPUBLISHED
 from spark_jobs.sql_refusals import SqlRefused
+from spark_jobs.storage.descriptions.sql import name as quote
 
 KEPT_S = 30.0
 """The seconds for which names are kept: a run that adds a table is rare."""
@@ -70,7 +71,7 @@ class NamesForReaders:
         with Session(self._settings) as session:
             databases = [str(row[0]) for row in session.rows("SHOW DATABASES")]
             tables = {
-                database: [str(row[1]) for row in session.rows(f"SHOW TABLES IN {_quote(database)}")]
+                database: [str(row[1]) for row in session.rows(f"SHOW TABLES IN {quote(database)}")]
                 for database in sorted(databases, key=_place)
                 if any(fnmatchcase(database, pattern.partition(".")[0]) for pattern in _readable(self._settings))
             }
@@ -82,7 +83,7 @@ class NamesForReaders:
                 str(name).removeprefix("spark_catalog.")
                 for database in readable
                 if database.rpartition("__")[2] in ("silver", "gold")
-                for (name,) in session.rows(f"SHOW USER FUNCTIONS IN {_quote(database)}")
+                for (name,) in session.rows(f"SHOW USER FUNCTIONS IN {quote(database)}")
                 if str(name).startswith("spark_catalog.")
             ]
         past = [name for name in functions if name.endswith(SUFFIX)]
@@ -109,7 +110,7 @@ def _place(database: str) -> tuple[int, str]:
 def _columns(session: Session, table: str) -> list[list[str]]:
     """The columns of a table that is there; those of one that has gone since are none."""
     try:
-        described: list[tuple[Any, ...]] = session.rows(f"DESCRIBE {'.'.join(map(_quote, table.split('.', 1)))}")
+        described: list[tuple[Any, ...]] = session.rows(f"DESCRIBE {'.'.join(map(quote, table.split('.', 1)))}")
     except SqlRefused:
         return []
     columns = []
@@ -118,9 +119,3 @@ def _columns(session: Session, table: str) -> list[list[str]]:
             break  # what follows is about partitions
         columns.append([str(name), str(kind), str(comment or "")])
     return columns
-
-
-def _quote(identifier: str) -> str:
-    from spark_jobs.storage.descriptions.sql import name
-
-    return name(identifier)
