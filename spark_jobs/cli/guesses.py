@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from rich.console import Group
 from rich.text import Text
 
@@ -12,6 +13,16 @@ from spark_jobs.model import pluralize
 
 if TYPE_CHECKING:
     from spark_jobs.landing.guess import Guess
+
+NameOption = Annotated[
+    str | None,
+    typer.Option(
+        help="The source's name; default: that of the first file without its date, or of a folder above it if the"
+        " file or its folder is called after a date alone."
+    ),
+]
+EntityOption = Annotated[str | None, typer.Option(help="The column that says which entity a row changes.")]
+TimeOption = Annotated[str | None, typer.Option(help="The column of the event time.")]
 
 
 def guess_view(guess: Guess, title: str, most: int) -> Group:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from spark_jobs.cli.guesses import guess_document, guess_view
+from spark_jobs.cli.guesses import EntityOption, NameOption, TimeOption, guess_document, guess_view
 from spark_jobs.cli.output import JsonOption, emit
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
@@ -44,15 +44,9 @@ def init(
             " landing folder.",
         ),
     ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            help="The source's name; default: that of the first file without its date, or of a folder above it if the"
-            " file or its folder is called after a date alone."
-        ),
-    ] = None,
-    entity: Annotated[str | None, typer.Option(help="The column that says which entity a row changes.")] = None,
-    time: Annotated[str | None, typer.Option(help="The column of the event time.")] = None,
+    name: NameOption = None,
+    entity: EntityOption = None,
+    time: TimeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Guess a source file from sample data, or write an example.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from spark_jobs.cli.guesses import guess_document, guess_view
+from spark_jobs.cli.guesses import EntityOption, NameOption, TimeOption, guess_document, guess_view
 from spark_jobs.cli.named_sources import find_source_or_file
 from spark_jobs.cli.output import JsonOption, emit, note, short_text, show, table
 from spark_jobs.config import load_settings
@@ -51,15 +51,9 @@ def try_(
             " folder are tried.",
         ),
     ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            help="The source's name; default: that of the first file without its date, or of a folder above it if the"
-            " file or its folder is called after a date alone."
-        ),
-    ] = None,
-    entity: Annotated[str | None, typer.Option(help="The column that says which entity a row changes.")] = None,
-    time: Annotated[str | None, typer.Option(help="The column of the event time.")] = None,
+    name: NameOption = None,
+    entity: EntityOption = None,
+    time: TimeOption = None,
     keep: Annotated[
         Path | None,
         typer.Option(

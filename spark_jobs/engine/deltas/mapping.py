@@ -28,7 +28,7 @@ from spark_jobs.engine.deltas.operations import DeltaColumns, delta_batch
 from spark_jobs.engine.deltas.ops import Op
 from spark_jobs.engine.deltas.packing import undecided_parents
 from spark_jobs.engine.deltas.pooling import PooledDeltas
-from spark_jobs.engine.deltas.tables import Keys, one_chunk, required, ticks
+from spark_jobs.engine.deltas.tables import Keys, component_matrix, one_chunk, required, ticks
 
 Array = npt.NDArray[Any]
 Mode = Literal["add", "diff", "upsert", "operations"]
@@ -95,7 +95,7 @@ def changes_of(rows: pa.Table, entities: pa.Array, meaning: Meaning) -> PooledDe
 
 
 def _from_components(rows: pa.Table, codes: Array, entity_count: int, meaning: Meaning) -> DeltaBatch:
-    values, nulls = _matrix(rows, meaning)
+    values, nulls = component_matrix(rows, meaning.components or {}, np.dtype(meaning.dtype))
     gone = _flags(rows, "gone")
     given = np.ones_like(nulls) if meaning.mode != "upsert" else ~nulls
     if meaning.mode == "add":
@@ -109,23 +109,6 @@ def _from_components(rows: pa.Table, codes: Array, entity_count: int, meaning: M
         offsets=np.concatenate(([0], np.cumsum(given.sum(axis=1, dtype=np.int64)))), indices=component,
         values=values[row, component], nulls=nulls[row, component], dtype=meaning.dtype, dims=meaning.dims,
     )  # fmt: skip
-
-
-def _matrix(rows: pa.Table, meaning: Meaning) -> tuple[Array, Array]:
-    components = meaning.components or {}
-    dtype = np.dtype(meaning.dtype)
-    values = np.zeros((rows.num_rows, len(components)), dtype)
-    nulls = np.zeros((rows.num_rows, len(components)), np.bool_)
-    for position, source in enumerate(components.values()):
-        if not isinstance(source, str):
-            values[:, position] = source
-            continue
-        column = one_chunk(rows, source)
-        nulls[:, position] = column.is_null().to_numpy(zero_copy_only=False)
-        # a float column that is declared as float32 is rounded
-        typed = column.cast(pa.from_numpy_dtype(dtype), safe=dtype.kind == "i")
-        values[:, position] = pc.fill_null(typed, 0).to_numpy(zero_copy_only=False)
-    return values, nulls
 
 
 def _flags(rows: pa.Table, name: str) -> Array:

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_jobs.engine.deltas.ops import DeltaError, DuplicateDeltaError, MalformedDeltasError
 from spark_jobs.engine.deltas.ordering import in_chain_order
-from spark_jobs.engine.deltas.tables import Keys, encode_entities, one_chunk, required, ticks
+from spark_jobs.engine.deltas.tables import Keys, component_matrix, encode_entities, one_chunk, required, ticks
 
 Array = npt.NDArray[Any]
 
@@ -111,19 +110,7 @@ def value_type(table: pa.Table, components: Mapping[str, str | int | float] | Se
 def _component_matrix(table: pa.Table, components: Mapping[str, str | int | float]) -> tuple[Array, Array]:
     if not components:
         raise MalformedDeltasError(expected="at least one component", found="none")
-    dtype = value_type(table, components)
-    values = np.zeros((len(table), len(components)), dtype=dtype)
-    nulls = np.zeros((len(table), len(components)), dtype=np.bool_)
-    for position, source in enumerate(components.values()):
-        if not isinstance(source, str):
-            values[:, position] = source
-            continue
-        column = one_chunk(table, source)
-        nulls[:, position] = column.is_null().to_numpy(zero_copy_only=False)
-        # whole numbers in a vector of floats are rounded
-        typed = column.cast(pa.from_numpy_dtype(dtype), safe=dtype.kind == "i")
-        values[:, position] = pc.fill_null(typed, 0).to_numpy(zero_copy_only=False)
-    return values, nulls
+    return component_matrix(table, components, value_type(table, components))
 
 
 def _refuse_non_finite(values: Array, nulls: Array, row_ids: Array, names: list[str]) -> None:

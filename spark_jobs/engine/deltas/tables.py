@@ -7,7 +7,7 @@ never seen), `seen` (false if it was never seen), `deleted` (a tombstone).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,27 @@ def ticks(column: pa.Array) -> Array:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz))
     return pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+
+
+def component_matrix(
+    table: pa.Table, components: Mapping[str, str | int | float], dtype: np.dtype[Any]
+) -> tuple[Array, Array]:
+    """The values of the components, and where they are null: arrays of one row for each row and a column for each.
+
+    `components` maps a component to its column, or to a constant for every row. Values are rounded to a float type;
+    those that are no whole numbers of an integer type are refused by Arrow.
+    """
+    values = np.zeros((len(table), len(components)), dtype)
+    nulls = np.zeros((len(table), len(components)), np.bool_)
+    for position, source in enumerate(components.values()):
+        if not isinstance(source, str):
+            values[:, position] = source
+            continue
+        column = one_chunk(table, source)
+        nulls[:, position] = column.is_null().to_numpy(zero_copy_only=False)
+        typed = column.cast(pa.from_numpy_dtype(dtype), safe=dtype.kind == "i")
+        values[:, position] = pc.fill_null(typed, 0).to_numpy(zero_copy_only=False)
+    return values, nulls
 
 
 def encode_entities(rows: pa.Array, prior: pa.Array | None) -> Keys:
