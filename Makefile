@@ -167,6 +167,8 @@ check-tools:
 	@echo "installing the packages of requirements.lock into .venv, 2.5 GB (one to four minutes)"
 	@VIRTUAL_ENV=.venv $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements.lock
 	@VIRTUAL_ENV=.venv $(UV) pip install --quiet --no-deps --editable .
+	@# uv links files out of its cache, with the modes of whoever filled it; they get the modes that this umask gives
+	@chmod -R +rX .venv
 	@# where Python may not write bytecode (PYTHONDONTWRITEBYTECODE), each command would compile 1,300 modules: 4 s
 	@$(BIN)/python -m compileall -q -j 2 spark_jobs expectations dags
 	@echo "compiling the kernels (about a minute)"

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.installations import CHECKOUT
+
 
 def run_program(program: str, folder: Path, timeout_s: float = 600) -> str:
-    """What the program prints; it must end well."""
+    """What the program prints; it must end well. Spark makes its `spark-warehouse` in the folder."""
     command = [sys.executable, "-c", program]
     done = subprocess.run(
-        command, env=environment(folder), capture_output=True, text=True, check=False, timeout=timeout_s
+        command, env=environment(folder), cwd=folder, capture_output=True, text=True, check=False, timeout=timeout_s
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
@@ -22,6 +24,7 @@ def environment(folder: Path) -> dict[str, str]:
     """The environment of such a program; Spark's scratch files are in the folder."""
     return {
         **os.environ,
+        "PYTHONPATH": str(CHECKOUT),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_DIRS": str(folder),
         # on a port that is free

@@ -23,10 +23,16 @@ UV = shutil.which("uv") or str(CHECKOUT / ".uv" / "bin" / "uv")
 
 
 def made(*command: str, **environment: str) -> str:
-    """The output of a command that must succeed; first without the network, since `make setup` filled uv's cache."""
+    """The output of a command that must succeed; first without the network, since `make setup` filled uv's cache.
+
+    A session that another test opened has made this process's umask 077. What uv builds is kept in its cache, from
+    which later environments are linked: with that umask, other users could not read them.
+    """
     for offline in ("true", "false"):
         inherited = {**os.environ, "UV_SYSTEM_CERTS": "true", "UV_OFFLINE": offline, **environment}
-        done = subprocess.run(command, cwd=CHECKOUT, env=inherited, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=CHECKOUT, env=inherited, capture_output=True, text=True, check=False, umask=0o022
+        )
         if done.returncode == 0:
             break
     assert done.returncode == 0, done.stdout + done.stderr
