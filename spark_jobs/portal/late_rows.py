@@ -15,7 +15,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.coordination import publication
 from spark_jobs.storage.coordination.publication import Publication, visible_rows
 from spark_jobs.storage.descriptions.tables import LATE
-from spark_jobs.storage.descriptions.times import instant
+from spark_jobs.storage.descriptions.times import instant, micros
 
 Row = dict[str, Any]
 _READ = ("row_id", "entity", "event_time", "drop_lo", "definition", "action", "late_by", "diff", "known_from", "token")
@@ -33,8 +33,8 @@ def published_late(lake: HeldLake, source: Source, current: Publication, columns
 def late_rows(lake: HeldLake, source: Source) -> list[Row]:
     """The published late rows, the newest drop first, then the latest rows.
 
-    Each has `row_id`, `entity`, `event_time`, `drop_lo`, the greatest `late_by` in microseconds, and `done`: what each
-    definition did with it, in words.
+    Each has `row_id`, `entity`, `event_time`, `drop_lo`, the drop's label as `drop`, the greatest `late_by` in
+    microseconds, and `done`: what each definition did with it, in words.
     """
     net: Counter[tuple[Any, ...]] = Counter()
     for row in published_late(lake, source, publication.load(lake, source), _READ).to_pylist():
@@ -46,8 +46,10 @@ def late_rows(lake: HeldLake, source: Source) -> list[Row]:
             row = by_id.setdefault((row_id, lo), {**blank, "done": []})
             row["done"].append(f"{definition or 'state'}: {action}")
             row["late_by"] = max(row["late_by"] or 0, late_by) if late_by is not None else row["late_by"]
+    starts = {row["drop_lo"] for row in by_id.values()}
+    labels = {start: source.drops.label(source.drops.seq_no_at(micros(start))) for start in starts}
     for row in by_id.values():
-        row["done"] = ", ".join(sorted(row["done"]))
+        row |= {"done": ", ".join(sorted(row["done"])), "drop": labels[row["drop_lo"]]}
     return sorted(by_id.values(), key=lambda row: (row["drop_lo"], row["late_by"] or 0), reverse=True)
 
 

@@ -302,9 +302,19 @@ class Portal:
         return {"source": source, "groups": [group], "facts": facts, "list_page": list_page}
 
     def _late(self, source: Source, tail: str, _: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        list_page = page_of_list(self._late_rows(source), tail or "1", f"late/{source.name}/{tail}")
+        """The late rows of a source: `tail` is the number of a page, or a drop and perhaps a number.
+
+        Only a server has the pages of drops: as files there would be too many.
+        """
+        encoded, _, number = ("", "", tail) if tail.isdigit() else tail.partition("/")
+        drop = decode_part(encoded)
+        rows = [row for row in self._late_rows(source) if drop in ("", row["drop"])]
+        if drop and not (rows and self._is_live):
+            raise missing_page(f"late/{source.name}/{tail}")
+        list_page = page_of_list(rows, number or "1", f"late/{source.name}/{tail}")
         placed = with_places(self.lake, source, list_page.records)
-        return {"source": source, "facts": self.facts(source), "rows": placed, "list_page": list_page}
+        state = None if source.state is None else source.name
+        return {"source": source, "drop": drop, "rows": placed, "list_page": list_page, "state": state}
 
     def list_pages(self, source: Source) -> Iterator[tuple[str, ...]]:
         """The parts of the names of the pages of a source's long lists."""

@@ -170,6 +170,19 @@ def test_late_rows_are_listed_once_with_their_lines(site: Path) -> None:
     assert "1 row of silver.late" in page.text
     assert re.search(r"20 min .* a hourly: reemit meters/2024-01-02/.* 1 test-1-1", page.text), page.text
     assert [link for link in page.links if "runs/meters/test-1-1.html" in link]
+    assert "why/meters/meters/a.html" in "".join(page.links), "the state of its entity"
+
+
+def test_late_rows_are_listed_by_drop(home: Settings) -> None:
+    portal = Portal(home, is_live=True)
+    assert 'href="../late/meters/2024-01-02.html"' in portal.page("late/meters.html")
+    page = portal.page("late/meters/2024-01-02.html")
+    assert "in the drop 2024-01-02" in page
+    assert "1 row of" in page
+    assert "in the drop 2024-01-02" in portal.page("late/meters/2024-01-02/1.html")
+    for name in ("late/meters/2024-01-01.html", "late/meters/2024-01-02/2.html", "late/meters/x/y.html"):
+        with pytest.raises(PageMissing):
+            portal.page(name)
 
 
 def test_words_of_the_glossary_explain_themselves(site: Path) -> None:
