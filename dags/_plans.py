@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from _requests import asked_by, open_files_in, stage_request
 from airflow.sdk.exceptions import TaskAwaitingInput
 
 from spark_jobs.config import load_settings
 from spark_jobs.sources import find_source
-from spark_jobs.storage.coordination.kept_plans import keep_plan, note_applied
+from spark_jobs.storage.coordination.kept_plans import applied_plan_id, keep_plan, note_applied
 from spark_jobs.storage.descriptions.times import micros
 
 if TYPE_CHECKING:
@@ -24,8 +24,10 @@ SAMPLE = 5
 """Changed rows of a table that are shown."""
 
 
-def ask(source: str, lo: datetime, hi: datetime, context: Mapping[str, Any]) -> NoReturn:
-    """Show what the run would change, and end the task's process until somebody has answered; it goes on in
+def approved_plan(source: str, lo: datetime, hi: datetime, context: Mapping[str, Any]) -> str:
+    """The base of the run's plan, as JSON, if an earlier try of this task was approved with an equal plan.
+
+    Otherwise the task shows what the run would change, and its process ends until somebody has answered; it goes on in
     `StageOperator.answered`.
 
     Raises:
@@ -34,6 +36,8 @@ def ask(source: str, lo: datetime, hi: datetime, context: Mapping[str, Any]) -> 
     from airflow.sdk.execution_time.hitl import upsert_hitl_detail
 
     plan = _plan(source, lo, hi, context)
+    if applied_plan_id(load_settings().home, context["run_id"]) == plan.plan_id:
+        return plan.base.to_json()
     keep_plan(load_settings().home, plan.plan_id, {table.table: table.counts for table in plan.tables})
     verdict = "no published row" if plan.changes_nothing else f"{sum(t.rows for t in plan.tables)} published rows"
     upsert_hitl_detail(

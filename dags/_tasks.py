@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from _drops import earlier_run, instants, named_drops, planned_files, run_interval
 from _failures import log_failures
-from _plans import APPROVE, answerer, ask, note_plan, rejection
+from _plans import APPROVE, answerer, approved_plan, note_plan, rejection
 from _requests import REPLAYED, asked_by, open_files, stage_request
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -74,7 +74,7 @@ class StageOperator(BaseOperator):
             if params.get("dry_run"):
                 self._tell_plan(lo, hi)
             if params.get("plan"):
-                self._follow_plan(context, lo, hi, planned)
+                planned = self._follow_plan(context, lo, hi, planned)
             if self.task_id == FIRST and self.waits and takes_whole_drops(params):
                 self._wait_for_inputs(context, self._caught_up(context, lo, hi), hi, planned)
             if self.task_id == FIRST:
@@ -189,13 +189,14 @@ class StageOperator(BaseOperator):
             settings = load_settings()
             send(settings, alert(settings, event, self.source, run_id, message), self.notify)
 
-    def _follow_plan(self, context: Any, lo: datetime, hi: datetime, planned: str | None) -> None:
-        """Ask for the plan's approval in the first stage; end the others where it was rejected."""
-        if self.task_id != FIRST:
-            if context["ti"].xcom_pull(task_ids=FIRST, key=REJECTED):
-                raise AirflowSkipException("the plan was rejected: nothing was done")
-        elif planned is None:
-            ask(self.source, lo, hi, context)
+    def _follow_plan(self, context: Any, lo: datetime, hi: datetime, planned: str | None) -> str | None:
+        """The base of the approved plan in the first stage, which asks for the approval; None in the others, which end
+        where the plan was rejected."""
+        if self.task_id == FIRST:
+            return planned or approved_plan(self.source, lo, hi, context)
+        if context["ti"].xcom_pull(task_ids=FIRST, key=REJECTED):
+            raise AirflowSkipException("the plan was rejected: nothing was done")
+        return None
 
     def _replayed_files(self, context: Any, lo: datetime, hi: datetime, planned: str | None) -> frozenset[str]:
         """The files that a replay reads again: the first task chooses them, unless an approved plan names them."""

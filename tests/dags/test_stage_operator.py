@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -565,6 +566,14 @@ def test_a_plan_is_asked_about_first_and_what_was_approved_is_what_runs(
     task.answered(given, {"chosen_options": ["Approve"], "responded_by_user": None}, **waiting.value.kwargs)
     operator(tasks).execute(given)
     assert [request["request"] for _, request in calls] == [Request.of_plan(base), Request(accept_definition=True)]
+
+    # a retry of the task asks nobody as long as the plan is the approved one
+    calls.clear()
+    task.execute(context(dag_run(*JANUARY_2), plan=True))
+    assert [request["request"] for _, request in calls] == [Request.of_plan(base)]
+    monkeypatch.setattr(_plans, "_plan", lambda *_: Plan(replace(base, seal_us=1), [], [], [], None))
+    with pytest.raises(TaskAwaitingInput):
+        task.execute(context(dag_run(*JANUARY_2), plan=True))
 
 
 def test_a_plan_shows_names_and_rows_of_other_people_as_text(tasks: Any) -> None:

@@ -26,11 +26,17 @@ def note_applied(home: Path, run_id: str, plan_id: str) -> None:
     _write(_run(home, run_id), {"run_id": run_id, "plan_id": plan_id})
 
 
+def applied_plan_id(home: Path, run_id: str) -> str | None:
+    """The id of the plan that a run has applied; None if it applied none."""
+    noted = _read(_run(home, run_id))
+    return None if noted is None or noted["run_id"] != run_id else noted["plan_id"]
+
+
 def plan_of_run(home: Path, run_id: str) -> dict[str, Any] | None:
     """The plan that a run has applied, as its `plan_id` and `counts`; None if it applied none, or the plan was not
     kept."""
-    noted = _read(_run(home, run_id))
-    return None if noted is None or noted["run_id"] != run_id else _read(_plan(home, noted["plan_id"]))
+    plan_id = applied_plan_id(home, run_id)
+    return None if plan_id is None else _read(_plan(home, plan_id))
 
 
 def _plan(home: Path, plan_id: str) -> Path:
