@@ -104,7 +104,7 @@ class LocalPortal:
     def __init__(self, settings: Settings, port: int = 0) -> None:
         self.link = OneTimeLink()
         self._portal, self._settings = Portal(settings, is_live=True), settings
-        self._desk = SqlDesk(settings, lambda mart: mart in self._portal.marts())
+        self._desk = SqlDesk(settings, lambda mart: mart in self._portal.marts(), self._portal.sources)
         self._secret = token_urlsafe(32)
         outer = self
 

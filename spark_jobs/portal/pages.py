@@ -306,7 +306,7 @@ class Portal:
 
         Only a server has the pages of drops: as files there would be too many.
         """
-        encoded, _, number = ("", "", tail) if tail.isdigit() else tail.partition("/")
+        encoded, number = ("", tail) if tail.isdigit() else tail.partition("/")[::2]
         drop = decode_part(encoded)
         rows = [row for row in self._late_rows(source) if drop in ("", row["drop"])]
         if drop and not (rows and self._is_live):

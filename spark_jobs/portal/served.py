@@ -76,7 +76,7 @@ class ServedPortal:
 
     def sql_route(self) -> Route:
         """The route of the SQL page's requests."""
-        desk = SqlDesk(self._settings, lambda mart: mart in self._portal.marts())
+        desk = SqlDesk(self._settings, lambda mart: mart in self._portal.marts(), self._portal.sources)
         route: Route = sql_route(desk, identify, partial(may_read, source=None), _PRIVATE)
         return route
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from spark_jobs.errors import ParameterError
-from spark_jobs.portal.sql.as_of import MOST_CHARACTERS, instant, read_past
+from spark_jobs.portal.sql.as_of import instant, read_past
+from spark_jobs.portal.sql.parsing import MOST_CHARACTERS
 
 AT = datetime(2024, 1, 2, 3, 4, tzinfo=UTC)
 FUNCTIONS = {"silver.hourly_as_of", "gold.meters_as_of"}

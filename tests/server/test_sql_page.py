@@ -84,7 +84,7 @@ def behind_airflow(settings: Settings) -> Iterator[str]:
     async def identify(_: Any) -> Any:
         return SimpleAuthManagerUser(username="somebody", role="viewer")
 
-    app = Starlette(routes=[sql_route(SqlDesk(settings, lambda _: False), identify, lambda _: True, {})])
+    app = Starlette(routes=[sql_route(SqlDesk(settings, lambda _: False, dict), identify, lambda _: True, {})])
     port = free_port()
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
     thread = Thread(target=server.run)
@@ -298,6 +298,20 @@ def test_a_table_is_browsed_and_its_rows_are_drawn(page: SqlTab) -> None:
     page.tab.locator("#chart-kind").select_option("bar")
     page.tab.get_by_role("checkbox", name="high").check()
     assert "high by window_start" in page.tab.locator("#chart figcaption").inner_text()
+
+
+def test_a_row_of_a_published_table_leads_to_its_reasons(page: SqlTab) -> None:
+    page.write("SELECT count(*) AS n FROM silver.hourly")
+    page.run()
+    assert page.tab.get_by_role("link", name="why").count() == 0
+    page.write("SELECT n, meter, window_start FROM silver.hourly WHERE meter = 'x' AND n > 3")
+    page.run()
+    page.tab.get_by_role("link", name="why").first.click()
+    page.tab.get_by_role("heading", name="x").first.wait_for()
+    # the row that came with the second drop
+    assert page.tab.get_by_text("meters/2024-01-02/").count() > 0
+    page.tab.go_back()
+    page.tab.locator("#tables li").first.wait_for(state="attached", timeout=120_000)
 
 
 def test_completion_offers_tables_columns_and_aliases(page: SqlTab) -> None:

@@ -6,17 +6,15 @@ statement stays as it was typed.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from spark_jobs.errors import ParameterError
+from spark_jobs.portal.sql.parsing import full_name, parse_query
 from spark_jobs.storage.descriptions.sql import name as quote
 
-MOST_CHARACTERS = 50_000
-"""The most characters of a statement that is edited: parsing them takes a processor of the web server seconds."""
 SUFFIX = "_as_of"
 """The end of the name of a function that reads the past of a table; the begin is the table's name."""
 
@@ -64,22 +62,8 @@ def read_past(statement: str, at: datetime, functions: Collection[str]) -> PastS
         ParameterError: the statement is no query, or its tables can't be told.
     """
     from sqlglot import exp
-    from sqlglot.dialects.spark import Spark
-    from sqlglot.errors import SqlglotError
 
-    # its warnings repeat the statement, which is no log's business
-    logging.getLogger("sqlglot").setLevel(logging.ERROR)
-    if len(statement) > MOST_CHARACTERS:
-        raise _no_query(f"{len(statement):,} characters, more than {MOST_CHARACTERS:,}")
-    try:
-        parsed = Spark().parse(statement)
-    except RecursionError:
-        raise _no_query("too many brackets or operators within each other") from None
-    except SqlglotError as error:
-        raise _no_query("a statement whose tables cannot be told: " + str(error).partition("\n")[0]) from None
-    tree = parsed[0] if len(parsed) == 1 else None
-    if not isinstance(tree, exp.Query):
-        raise _no_query("another statement" if len(parsed) == 1 else f"{len(parsed)} statements")
+    tree = parse_query(statement)
     names_of_subqueries = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     past: dict[str, str] = {}
     present: dict[str, str] = {}
@@ -87,7 +71,7 @@ def read_past(statement: str, at: datetime, functions: Collection[str]) -> PastS
     for table in tree.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier):
             continue  # a function
-        name = _full_name(table)
+        name = full_name(table)
         if f"{name.lower()}{SUFFIX}" in functions:
             past.setdefault(name.lower(), name)
             first, last = _ends(table)
@@ -112,14 +96,6 @@ def _without_database(column: Any, past: Collection[str]) -> list[tuple[int, int
     return [(first.meta["start"], table.meta["start"] - 1, "")]
 
 
-def _full_name(table: Any) -> str:
-    """The name of a table as `database.table`; without a database the name alone."""
-    catalog, database = table.catalog.lower(), table.db
-    if catalog not in ("", "spark_catalog"):
-        database = f"{catalog}.{database}"
-    return f"{database}.{table.name}" if database else table.name
-
-
 def _ends(table: Any) -> tuple[int, int]:
     """The places of the first and the last character of a table's name in the statement."""
     parts = [table.args[part] for part in ("catalog", "db", "this") if table.args.get(part)]
@@ -128,12 +104,3 @@ def _ends(table: Any) -> tuple[int, int]:
 
 def _literal(at: datetime) -> str:
     return at.isoformat(sep=" ").replace("+00:00", "Z")
-
-
-def _no_query(finding: str) -> ParameterError:
-    return ParameterError(
-        expected="one query (SELECT, WITH …) to be read as known at a time",
-        found=finding,
-        consequence="nothing was run",
-        next_step=f"empty the control, and call the functions such as silver.<table>{SUFFIX}(TIMESTAMP '…') yourself",
-    )

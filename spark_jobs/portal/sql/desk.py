@@ -24,8 +24,10 @@ from spark_jobs.portal.cross_site import JSON, CrossSite, expect_same_site
 from spark_jobs.portal.sql.as_of import PastStatement, instant, read_past
 from spark_jobs.portal.sql.names import NamesForReaders
 from spark_jobs.portal.sql.results import all_rows, first_rows
+from spark_jobs.portal.sql.row_links import row_links
 from spark_jobs.portal.sql.saved import SavedQueries
 from spark_jobs.portal.sql.statement import Statement
+from spark_jobs.sources import Source
 from spark_jobs.statements import statements
 
 PREFIX = "sql/"
@@ -75,10 +77,13 @@ class SqlDesk:
     Args:
         settings: those of the installation.
         is_built: true for a mart that was built, although readers do not see it.
+        sources: the sources by name, to which rows of their published tables lead.
     """
 
-    def __init__(self, settings: Settings, is_built: Callable[[str], bool]) -> None:
-        self._settings, self._is_built = settings, is_built
+    def __init__(
+        self, settings: Settings, is_built: Callable[[str], bool], sources: Callable[[], Mapping[str, Source]]
+    ) -> None:
+        self._settings, self._is_built, self._sources = settings, is_built, sources
         self._names, self._saved = NamesForReaders(settings), SavedQueries(settings.home / QUERIES)
         self._seats, self._lock = BoundedSemaphore(min(MOST_AT_WORK, settings.reader_statements)), Lock()
         self._at_work: dict[tuple[str, str], Statement] = {}
@@ -140,7 +145,9 @@ class SqlDesk:
 
     def _run(self, request: _Request) -> dict[str, Any]:
         past, result = self._at(request, first_rows)
-        return {**result, "statement": past.text, "past": past.past, "present": past.present}
+        names = [column["name"] for column in result["columns"]]
+        links = row_links(request.text("statement"), self._sources(), names, result["rows"])
+        return {**result, "why": links, "statement": past.text, "past": past.past, "present": past.present}
 
     def _csv(self, request: _Request) -> IO[bytes]:
         return self._at(request, all_rows)[1]

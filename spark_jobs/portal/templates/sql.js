@@ -357,6 +357,13 @@
     return made;
   }
 
+  /** The cell with the link to the reasons for a row of a published table. */
+  function reasonsOf(href) {
+    const made = element("td", href === null ? "–" : null);
+    if (href !== null) made.append(element("a", "why", { href }));
+    return made;
+  }
+
   function show(result) {
     const { columns, rows, more } = result;
     at("result").hidden = false;
@@ -375,11 +382,14 @@
       made.append(element("br", null), element("small", type));
       head.append(made);
     });
+    const hasReasons = result.why.some((href) => href !== null);
+    if (hasReasons) head.append(element("th", "why", { scope: "col" }));
     at("table").hidden = !columns.length;
     at("table").querySelector("thead").replaceChildren(head);
-    at("table").querySelector("tbody").replaceChildren(...rows.map((row) => {
+    at("table").querySelector("tbody").replaceChildren(...rows.map((row, number) => {
       const line = element("tr", null);
       line.append(...row.map((value, place) => cell(value, columns[place].type)));
+      if (hasReasons) line.append(reasonsOf(result.why[number]));
       return line;
     }));
     offerChart(result, isNumber);
