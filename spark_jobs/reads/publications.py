@@ -3,7 +3,8 @@ without Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -42,11 +43,15 @@ class PublicationEntry:
         """The visible time that the publication's changes carry: one tick before `published`."""
         return self.published - TICK
 
-    def took_in(self, update: Mapping[str, Any]) -> bool:
-        """True if this publication is the first that includes the update, by its `time` and `event_time`."""
-        time, event_time = update["time"], update["event_time"]
-        is_published = time < self.published and event_time < self.reached
-        return is_published and (time >= self.published_before or event_time >= self.reached_before)
+
+def first_with(entries: Sequence[PublicationEntry], update: Mapping[str, Any]) -> PublicationEntry | None:
+    """The first of the publications, which are the oldest first, that includes the update by its `time` and
+    `event_time`; None if it is not published."""
+    place = max(
+        bisect_right(entries, update["time"], key=lambda entry: entry.published),
+        bisect_right(entries, update["event_time"], key=lambda entry: entry.reached),
+    )
+    return entries[place] if place < len(entries) else None
 
 
 _MOVES = pa.schema(

@@ -22,7 +22,7 @@ from spark_jobs.engine.columns import numbers
 from spark_jobs.engine.restatement import CLOSING, LIVE
 from spark_jobs.reads.landed import with_landings
 from spark_jobs.reads.point import ReadPoint
-from spark_jobs.reads.publications import PublicationEntry, publications
+from spark_jobs.reads.publications import PublicationEntry, first_with, publications
 from spark_jobs.reads.row_keys import PublishedTable, published_table, row_key
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.publication import visible_rows
@@ -114,10 +114,9 @@ class _Read:
     key: Mapping[str, str]
 
     @cached_property
-    def _publications(self) -> dict[datetime, PublicationEntry]:
-        """The publications by the visible time that their changes carry."""
-        listed = publications(self.lake, self.point.source, self.point.publication)
-        return {publication.known_from: publication for publication in listed}
+    def _publications(self) -> list[PublicationEntry]:
+        """The publications, oldest first."""
+        return publications(self.lake, self.point.source, self.point.publication)
 
     @cached_property
     def _scalars(self) -> dict[str, pa.Scalar]:
@@ -150,19 +149,13 @@ class _Read:
         rows = self.lake.stored(history, columns, visible).whole().to_pylist()
         published = instant(self.point.publication.published_us)
         changelog: list[Row] = []
+        run_ids = {publication.known_from: publication.run_id for publication in self._publications}
         for time, diff, eras in (("known_from", 1, (LIVE, _CLOSED)), ("known_to", -1, (CLOSING, _CLOSED))):
             for row in rows:
                 if row["era"] in eras and row[time] < published:
-                    publication = self._publications.get(row[time])
                     of_row = {name: row[name] for name in (*values, "revision")}
-                    changelog.append(
-                        {
-                            **of_row,
-                            "time": row[time],
-                            "diff": diff,
-                            "run_id": publication.run_id if publication else None,
-                        }
-                    )
+                    of_change = {"time": row[time], "diff": diff, "run_id": run_ids.get(row[time])}
+                    changelog.append(of_row | of_change)
         return sorted(changelog, key=lambda row: (row["time"], row["diff"]))
 
     def updates(self, changes: Sequence[Row]) -> list[Row]:
@@ -190,15 +183,17 @@ class _Read:
 
         `time` is the time of the publication's changes; the update's columns are called `update_…`.
         """
-        for time in dict.fromkeys(change["time"] for change in changes):
-            of_time = [change for change in changes if change["time"] == time]
-            publication = self._publications.get(time)
-            for update in updates:
-                if (
-                    publication is not None
-                    and publication.took_in(update)
-                    and any(self._touches(change, update) for change in of_time)
-                ):
+        by_publication: dict[datetime, list[Row]] = {}
+        for update in updates:
+            publication = first_with(self._publications, update)
+            if publication is not None:
+                by_publication.setdefault(publication.known_from, []).append(update)
+        by_time: dict[datetime, list[Row]] = {}
+        for change in changes:
+            by_time.setdefault(change["time"], []).append(change)
+        for time, of_time in by_time.items():
+            for update in by_publication.get(time, ()):
+                if any(self._touches(change, update) for change in of_time):
                     cause = {name: update[name] for name in (*_DELTA, "seq_no", "diff", "token")}
                     yield {"time": time, **{f"update_{name}": value for name, value in cause.items()}}
 

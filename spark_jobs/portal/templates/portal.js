@@ -234,7 +234,10 @@
       };
     },
 
-    flow(data, look) {
+    flow(data, look, width) {
+      const columns = Math.max(...data.nodes.map((node) => node.depth));
+      // a label ends before the next column, and the last one at the edge
+      const labelWidth = Math.max(142, Math.min(260, (width - 16) / (columns + 1) - 24));
       const colours = { good: colour("--chart-3"), bad: colour("--chart-5"), warn: colour("--chart-2"), plain: colour("--chart-1") };
       const label = (node) => (node.count === null ? node.label : `${node.label}\n${count(node.count)} ${noun(node.count, node.unit)}`);
       const read = (at) => {
@@ -250,12 +253,12 @@
             formatter: (item) => (item.dataType === "edge" ? read(item.dataIndex)[0] : label(data.nodes[item.dataIndex])),
           },
           series: [{
-            type: "sankey", left: 4, right: 150, top: 10, bottom: 24, nodeGap: 30, nodeWidth: 12, draggable: false, layoutIterations: 24,
+            type: "sankey", left: 4, right: labelWidth + 8, top: 10, bottom: 24, nodeGap: 30, nodeWidth: 12, draggable: false, layoutIterations: 24,
             emphasis: { focus: "adjacency" },
             data: data.nodes.map((node, at) => ({ name: String(at), depth: node.depth, itemStyle: { color: colours[node.kind] } })),
             links: data.links.map((link) => ({ source: String(link.from), target: String(link.to), value: link.weight })),
             lineStyle: { color: "source", opacity: dark.matches ? 0.45 : 0.28 },
-            label: { color: look.text, fontSize: 12, lineHeight: 15, width: 142, overflow: "truncate", formatter: (item) => label(data.nodes[item.dataIndex]) },
+            label: { color: look.text, fontSize: 12, lineHeight: 15, width: labelWidth, overflow: "truncate", formatter: (item) => label(data.nodes[item.dataIndex]) },
           }],
         },
         height: data.height, points: data.links.length, read, at: 0,

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 BATCH_BYTES = 32 << 20
 """Bytes of a batch that is read at once, roughly: a chunk's row may be large."""
 BATCH_ROWS = 1 << 17
+_TOGETHER_BYTES = 4 << 20
+"""The most bytes of the files that one scan reads, decompressed; a larger file has a scan of its own."""
 _READABLE = {"timestampNtz"}
 """Features of a table that do not change how its files are read."""
 _MAPPED_COLUMNS = 2
@@ -80,23 +82,24 @@ class StoredRows:
         """The rows, batch by batch. A column that a file lacks, since it was added later, is null."""
         from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
 
-        for fragment in self.fragments:
-            with naming_damage([fragment]):
-                of_file = FileSystemDataset([fragment], self.schema, ParquetFileFormat(), fragment.filesystem)
-                scanner = of_file.scanner(
-                    columns=list(self.columns), filter=self.where, batch_size=_batch_rows(fragment), batch_readahead=2
+        schema = self.none().schema
+        for group in _read_together(self.fragments):
+            with naming_damage(group):
+                of_files = FileSystemDataset(group, self.schema, ParquetFileFormat(), group[0].filesystem)
+                scanner = of_files.scanner(
+                    columns=list(self.columns), filter=self.where, batch_size=_batch_rows(group), batch_readahead=2
                 )
                 batches = scanner.to_batches()
             while True:
-                # only around the reading: an error that a caller raises between two batches is not about the file
-                with naming_damage([fragment]):
+                # only around the reading: an error that a caller raises between two batches is not about the files
+                with naming_damage(group):
                     batch = next(batches, None)
                 if batch is None:
                     break
                 if batch.num_rows:
-                    yield pa.Table.from_batches([batch]).cast(self.none().schema)
+                    yield pa.Table.from_batches([batch]).cast(schema)
         if self.beside:
-            yield self.beside.select(list(self.columns)).cast(self.none().schema)
+            yield self.beside.select(list(self.columns)).cast(schema)
 
     def any(self) -> bool:
         """True if there is at least one row."""
@@ -283,6 +286,29 @@ def _bytes_of(fragment: ds.ParquetFileFragment, columns: Collection[str]) -> int
     return sum(group.column(leaf).total_uncompressed_size for group in groups for leaf in leaves)
 
 
-def _batch_rows(fragment: ds.ParquetFileFragment) -> int:
-    size = sum(group.total_byte_size for group in _groups_of(fragment))
-    return max(1, min(BATCH_ROWS, BATCH_BYTES * _rows_of(fragment) // max(size, 1)))
+def _size_of(fragment: ds.ParquetFileFragment) -> int:
+    return sum(group.total_byte_size for group in _groups_of(fragment))
+
+
+def _read_together(fragments: Iterable[ds.ParquetFileFragment]) -> Iterator[list[ds.ParquetFileFragment]]:
+    """Groups of files that one scan reads, in their order: small ones together, since a scan costs as much as such a
+    file."""
+    group: list[ds.ParquetFileFragment] = []
+    room = _TOGETHER_BYTES
+    for fragment in fragments:
+        size = _size_of(fragment)
+        if group and size > room:
+            yield group
+            group, room = [], _TOGETHER_BYTES
+        group.append(fragment)
+        room -= size
+    if group:
+        yield group
+
+
+def _batch_rows(fragments: Iterable[ds.ParquetFileFragment]) -> int:
+    """The rows of a batch of BATCH_BYTES of the file with the widest rows."""
+    rows = BATCH_ROWS
+    for fragment in fragments:
+        rows = min(rows, BATCH_BYTES * _rows_of(fragment) // max(_size_of(fragment), 1))
+    return max(1, rows)
