@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from spark_jobs.portal.actions.forms import ALL, BY_NAME, MOST_CHARACTERS, airfl
 from spark_jobs.portal.asking import PageMissing, VisibleSources
 from spark_jobs.portal.pages import Portal
 from spark_jobs.sources import Source, load_source
-from tests.jobs.harness import write_source
+from tests.jobs.harness import SOURCE, write_source
 
 EVIL = "</script><script>alert('x')</script> \"&"
 EVERYBODY = VisibleSources(acts_on=lambda _: True)
@@ -154,6 +155,14 @@ def test_a_form_shows_its_first_values_as_text(home: Settings, action: str) -> N
     page = Portal(home, is_live=True).page(f"act/meters/{action}.html", asked, EVERYBODY, airflow=facts)
     assert "alert(&#39;x&#39;)" in page and "<script>alert" not in page
     assert ("is paused" in page) == (BY_NAME[action].dag is None)
+
+
+def test_drops_of_days_are_chosen_as_dates_and_others_as_times(home: Settings, tmp_path: Path) -> None:
+    portal = Portal(home, is_live=True)
+    assert portal.page("act/meters/run.html", {}, EVERYBODY).count('type="date"') == 2
+    text = SOURCE.replace("every: 1 day", "every: 5 min").replace("{date}", "{date}T{hour}{minute}")
+    hourly = write_source(Settings(home=tmp_path), text)
+    assert 'type="date"' not in Portal(hourly, is_live=True).page("act/meters/run.html", {}, EVERYBODY)
 
 
 def test_who_may_not_act_is_shown_no_form_and_no_button(home: Settings) -> None:

@@ -32,12 +32,13 @@ MOST_CHARACTERS = 900
 class Field:
     """A field of a form.
 
-    `kind`: `switch` is on or off, `names` may have several values, of which those in the page's address are offered.
+    `kind`: `drop` is the start of a drop, `switch` is on or off, and `names` may have several values, of which those in
+    the page's address are offered.
     """
 
     name: str
     label: str
-    kind: Literal["text", "switch", "names"] = "text"
+    kind: Literal["text", "drop", "switch", "names"] = "text"
     is_needed: bool = False
     is_on: bool = False
 
@@ -57,8 +58,8 @@ class Action:
     always: tuple[str, ...] = ()
 
 
-_FROM = Field("from", "first drop", is_needed=True)
-_TO = Field("to", "last drop, included (empty: the first alone)")
+_FROM = Field("from", "first drop", "drop", is_needed=True)
+_TO = Field("to", "last drop, included (empty: the first alone)", "drop")
 _WHY = Field("because", "why", is_needed=True)
 _FILE = Field("file", "only this file, relative to the landing directory")
 _RULE = Field("rule", "only records that this rule rejected")
@@ -85,8 +86,8 @@ ALL = (
         "Run each drop by itself",
         "Airflow's backfill runs the drops one after another, the earliest first, and publishes each at its own time.",
         (
-            Field("from", "first drop", is_needed=True),
-            Field("to", "last drop, included", is_needed=True),
+            Field("from", "first drop", "drop", is_needed=True),
+            Field("to", "last drop, included", "drop", is_needed=True),
             Field("again", "also drops that a run of Airflow has done already", "switch"),
             _ACCEPT,
             _WHY,
@@ -113,7 +114,7 @@ ALL = (
         "Close records in quarantine",
         "The open records are closed with your reason. They are kept and count as before, and are open again once their"
         " file lands with other bytes.",
-        (Field("from", "first drop (empty: all drops)"), _TO, _FILE, _RULE, _WHY),
+        (Field("from", "first drop (empty: all drops)", "drop"), _TO, _FILE, _RULE, _WHY),
         dag=ACTIONS,
     ),
     Action(
@@ -121,7 +122,7 @@ ALL = (
         "Audit now",
         "The audit counts the rows of each file, reads some files again, and computes windows and states anew. It"
         " changes nothing; runs of the source wait meanwhile.",
-        (Field("from", "first drop whose files are looked at (empty: all)"), _WHY),
+        (Field("from", "first drop whose files are looked at (empty: all)", "drop"), _WHY),
         dag=ACTIONS,
     ),
     Action(
@@ -233,6 +234,6 @@ def _values_of_fields(action: Action, values: Values) -> dict[str, Any]:
             raise _refusal(f"a text in the field `{field.label}`", "none", "fill it in")
         for text in texts:
             _check_text(field, text)
-        by_kind = {"switch": bool(texts), "names": texts, "text": texts[0] if texts else ""}
-        given[field.name] = by_kind[field.kind]
+        first = texts[0] if texts else ""
+        given[field.name] = {"switch": bool(texts), "names": texts}.get(field.kind, first)
     return given
