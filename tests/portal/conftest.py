@@ -10,17 +10,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql import SparkSession
 
+from expectations import GATES
 from spark_jobs.config import Settings
+from spark_jobs.gates import build_data_docs, run_gate
 from spark_jobs.lifecycle.source_parts import hold_source
 from spark_jobs.sources import create_environment, find_source
 from spark_jobs.storage.coordination.audit_notes import note_audit
-from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.storage.names.shown_marts import ShownMarts, note_shown
 from spark_jobs.trace import frontiers
-from tests.empty_lake import empty
 from tests.jobs.harness import Reading, run, write_lines, write_source
+from tests.support.file_session import FileSession, open_file_session
 
 EVIL = "<script>alert('x')</script> & \"more\""
 FILE = "<script>alert(1)<&script>.ndjson"
@@ -55,35 +55,46 @@ MANIFEST = {
 
 
 @pytest.fixture(scope="module")
-def home(spark: SparkSession, spark_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     folder = tmp_path_factory.mktemp("home")
-    home = write_source(spark_settings.model_copy(update={"home": folder, "landing": folder / "landing"}))
-    empty(spark)
-    fill(spark, home)
-    yield home
-    empty(spark)
+    home = write_source(Settings(home=folder, landing=folder / "landing"))
+    with open_file_session(Path(home.lake)) as session:
+        fill(session, home)
+        yield home
 
 
-def fill(spark: SparkSession, home: Settings) -> None:
-    """Run the drops, and leave a failed check and a mart."""
+def fill(session: FileSession, home: Settings) -> None:
+    """Run the drops, and leave a failed check, Data Docs and a mart."""
     first = [Reading(0, 10, EVIL, 5), Reading(0, 20, "a", 7), Reading(0, NIGHT - 30, "a", 1)]
     write_lines(home, 0, [reading.line() for reading in first], FILE)
-    run(spark, home, 0, 0)
+    run(session, home, 0, 0)
     late = [Reading(1, NIGHT - 20, "a", 3), Reading(1, NIGHT + 30, "b", 4)]
     write_lines(home, 1, [*(reading.line() for reading in late), f'{{"id": "{EVIL[:8]}", "meter": 3'], FILE)
-    run(spark, home, 1, 1)
-    run(spark, home, 3, 3)
+    run(session, home, 1, 1)
+    run(session, home, 3, 3)
     _failed_check(home)
-    with hold_source(home, SparkLake(spark), "meters") as lease:
+    _data_docs(home)
+    with hold_source(home, session.lake, "meters") as lease:
         source = find_source(home.sources, "meters")
-        standing = frontiers.load(SparkLake(spark), source)
-        frontiers.commit(SparkLake(spark), source, lease.fence, "maintain", standing)
+        current = frontiers.load(session.lake, source)
+        frontiers.commit(session.lake, source, lease.fence, "maintain", current)
     _audit_and_erasure(home)
     environment = create_environment(home.home, "dev", home.sources)
     with (environment.folder / "meters.yml").open("a") as file:
         file.write("# changed\n")
     _mart(home)
     note_audit(home.home, "meters", "test-3-3", 2)
+
+
+def sound(gate: str) -> dict[str, int]:
+    """Measures of a stage without a fault."""
+    return {m: 0 if i.bound == "none" else 7 for i in GATES[gate] for m in i.measures}
+
+
+def _data_docs(home: Settings) -> None:
+    """Data Docs of the first run. A run keeps results for them on a lake of Spark's alone."""
+    run_gate("bronze", sound("bronze"), settings=home, source="meters", run_id="test-0-0")
+    build_data_docs(home)
 
 
 def _failed_check(home: Settings) -> None:

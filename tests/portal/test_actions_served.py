@@ -89,7 +89,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     write_lines(settings, 0, ["bring milk"], name="notes.txt")
     write_lines(settings, 1, [Reading(1, 24 * 60 + 5, "a", 1000).line()])
     write_lines(settings, 2, [Reading(2, 48 * 60 + 5, "a", 8).line()])
-    with installation.serving(), browser() as started, AirflowApi(settings) as api:
+    # without a browser nothing is started
+    with browser() as started, installation.serving(), AirflowApi(settings) as api:
         until(lambda: any(dag["dag_id"] == "meters" for dag in api.get("dags")["dags"]), 120, "no DAG")
         opening = installation.start(str(TIDEMARK), "open", "--no-browser", "--json")
         assert opening.stdout is not None

@@ -12,8 +12,6 @@ import pytest
 from tests.portal.browser import SIZES, Visit, browser
 from tests.portal.conftest import EVIL
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[Any]:

@@ -12,13 +12,9 @@ from spark_jobs.config import Settings
 from spark_jobs.gates import GateFailed, build_data_docs, data_docs_index, run_gate
 from spark_jobs.portal.docs import docs_file, docs_of_run
 from tests.portal.browser import SIZES, Visit, browser
+from tests.portal.conftest import sound
 
 EVIL = "<script>alert('x')</script>"
-
-
-def sound(gate: str) -> dict[str, int]:
-    """Measures of a stage without a fault."""
-    return {m: 0 if i.bound == "none" else 7 for i in GATES[gate] for m in i.measures}
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,6 @@ from spark_jobs.portal.asking import PageMissing, VisibleSources
 from spark_jobs.portal.pages import Portal
 from tests.portal.conftest import EVIL
 
-pytestmark = pytest.mark.spark
-
 VOID = {"meta", "link", "rect", "input", "br"}
 
 
