@@ -110,7 +110,11 @@ def _rule(values: Sequence[Any]) -> str:
 
 def _cell(value: Any) -> str:
     """A value as text that is no Markdown: names and rows come from other people's files."""
-    text = "" if value is None else f"{value:,}" if type(value) is int else str(value)
+    if isinstance(value, datetime):
+        is_whole = not (value.second or value.microsecond)
+        text = value.isoformat(sep=" ", timespec="minutes" if is_whole else "auto").replace("+00:00", "Z")
+    else:
+        text = "" if value is None else f"{value:,}" if type(value) is int else str(value)
     return "".join(f"&#{ord(c)};" if c in "\\`*_{}[]<>()#+!|&~$\n\r" else c for c in text)
 
 

@@ -582,6 +582,8 @@ def test_a_plan_shows_names_and_rows_of_other_people_as_text(tasks: Any) -> None
     hostile = "<script>alert(1)</script> | [x](javascript:1) `y`\n# z"
     assert not set("<>|[]`\n#") - set(hostile)
     assert not set(_plans._cell(hostile).replace("&#", "")) & set("<>|[]`\n#")
+    values = (None, 1234567, datetime(2024, 1, 1, 0, 10, tzinfo=UTC), 0.1, True)
+    assert [_plans._cell(value) for value in values] == ["", "1,234,567", "2024-01-01 00:10Z", "0.1", "True"]
 
 
 def test_what_the_source_file_waits_for_holds_no_slot(
