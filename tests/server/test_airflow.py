@@ -353,6 +353,7 @@ def test_the_schedulers_log_holds_no_error(airflow: Settings) -> None:
     assert [line for line in lines if "[error" in line or "Traceback" in line] == []
 
 
+@pytest.mark.turns
 def test_the_command_picks_drops_that_failed_or_are_missing_and_goes_on_where_it_stopped(
     airflow: Settings, api: AirflowApi
 ) -> None:
@@ -611,6 +612,7 @@ def states_of(api: AirflowApi, task: str) -> set[str]:
     return {each["state"] for each in found}
 
 
+@pytest.mark.turns
 def test_up_without_airflow_ends_it_and_keeps_the_lake_server(airflow: Settings) -> None:
     servers = {part_of(airflow, name).pid for name in ("lake", "commands", "liveness")}
     report = control.up(airflow, airflow=False)

@@ -137,6 +137,7 @@ spark.stop()
 """
 
 
+@pytest.mark.turns
 def test_a_job_outlives_the_death_of_all_python_workers_before_it(lake_server: Settings) -> None:
     first = client(lake_server, IN_WORKERS)
     assert first.returncode == 0, first.stderr[-2000:]
@@ -393,6 +394,7 @@ def test_a_killed_server_comes_back_with_its_tables(lake_server: Settings) -> No
     assert thrift_query(lake_server, "SELECT n FROM default.kept", 180, role="writer") == [(7,)]
 
 
+@pytest.mark.turns
 def test_a_server_whose_folders_were_removed_is_started_anew(lake_server: Settings) -> None:
     before = jvm(lake_server)
     supervisor = psutil.Process(supervisor_of(lake_server).pid)
@@ -424,6 +426,7 @@ def recovered(settings: Settings) -> InstallationStatus:
     return status(settings, wait_s=180)
 
 
+@pytest.mark.turns
 def test_changed_code_restarts_the_server(lake_server: Settings, code_stands_still: pytest.MonkeyPatch) -> None:
     before = jvm(lake_server)
     with pytest.MonkeyPatch.context() as edited:

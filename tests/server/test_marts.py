@@ -118,6 +118,7 @@ def test_a_teams_own_models_are_built_tested_and_shown_like_others_also_when_mod
     assert flights.sql(DELAYS.replace("airport_delays", "delays_now")) == flights.sql(DELAYS) == seen
 
 
+@pytest.mark.turns
 def test_a_model_that_failed_for_want_of_room_is_not_its_owners_to_correct(flights: Installation, own: Path) -> None:
     message = "java.io.IOException: No space left on device"
     (own / "models" / "large.sql").write_text(
@@ -158,6 +159,7 @@ def test_the_next_run_heals_what_a_hand_wrote_and_nobody_sees_it_before(flights:
         assert flights.sql(f"{query} marts.{mart}") == flights.sql(f"{query} silver.{windows}")
 
 
+@pytest.mark.turns
 def test_marts_of_an_older_lake_which_are_tables_become_views(flights: Installation) -> None:
     note = flights.settings.home / "dbt" / "flights.published"
     stands = json.loads(note.read_text())
@@ -213,6 +215,7 @@ def building_without_end(flights: Installation, own: Path) -> subprocess.Popen[s
     return run
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("after_s", [1.0, 6.5])
 def test_an_interrupt_ends_a_build_that_is_in_the_middle_of_a_statement(
     flights: Installation, own: Path, after_s: float
@@ -230,6 +233,7 @@ def test_an_interrupt_ends_a_build_that_is_in_the_middle_of_a_statement(
     assert flights.sql(DELAYS)[0]["n"] > 0
 
 
+@pytest.mark.turns
 def test_marts_that_failed_with_the_server_are_not_their_owners_to_correct(flights: Installation, own: Path) -> None:
     restarts = part(flights, "lake").restarts
     run = building_without_end(flights, own)
@@ -246,6 +250,7 @@ def test_marts_that_failed_with_the_server_are_not_their_owners_to_correct(fligh
     day(flights, 2)
 
 
+@pytest.mark.turns
 def test_a_lost_catalog_and_its_names_come_back_without_anybody(flights: Installation) -> None:
     names = ("marts.airport_delays", "silver.rotations", "gold.flights")
     day(flights, 2)  # by the models that the server knows, too
