@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 STAGES = ("land", "seal", "window", "compact", "publish")
 """The stages of a run, in their order; each ends with its gate."""
 FIRST, LAST = STAGES[0], STAGES[-1]
 STAGED = ("window", "compact")
 """The stages whose rows a publication makes visible. Rows not yet published are void once the trace moves again."""
+
+Report = dict[str, Any]
+"""The report of a stage: names with plain JSON values."""
 
 
 class ReportStep(Protocol):

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from spark_jobs.definitions.versions import version
 from spark_jobs.errors import TidemarkError
-from spark_jobs.landing.files import LandingFile
 from spark_jobs.sources import Source
-from spark_jobs.storage.coordination.publication import Publication
-from spark_jobs.trace.frontiers import SourceFrontiers
-from spark_jobs.trace.horizon import landing_horizon
 
 ListedFile = tuple[int, str]
 """The drop's number and the checksum of a file."""
@@ -130,34 +124,3 @@ class Base:
             changes.append("another interval")
         changes = changes or ["a run since, which moved the frontiers"]
         return [f"{', '.join(changes)} in {', '.join(labels)}"] if labels else changes
-
-
-def base_of(
-    source: Source,
-    interval: tuple[int, int],
-    files: list[LandingFile],
-    frontiers: SourceFrontiers,
-    published: Publication,
-    *,
-    only_file: str | None = None,
-    retract: bool = False,
-    replay: Collection[str] | None = None,
-) -> Base:
-    """The base of a run of the interval `[lo, hi)` (microseconds) over these files."""
-    return Base(
-        source.name,
-        *interval,
-        only_file,
-        retract,
-        None if replay is None else tuple(sorted(replay)),
-        version(source),
-        {file.path: (file.seq_no, file.checksum) for file in files},
-        frontiers.seal_us,
-        frontiers.reached_us,
-        landing_horizon(source, frontiers),
-        frontiers.landed,
-        frontiers.landed_through,
-        published.published_us,
-        published.reached_us,
-        published.definition,
-    )

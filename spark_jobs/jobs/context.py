@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from spark_jobs.config import Settings
-from spark_jobs.definitions.definition import Definition, definitions
 from spark_jobs.definitions.versions import LANDED_PARTS, changed_parts
+from spark_jobs.jobs.base import Base
 from spark_jobs.jobs.beginning import gap_of, initial_frontiers
 from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.request import ALL, Request
-from spark_jobs.judging.gate import JudgedStage
+from spark_jobs.judging.gate import JudgedRun
+from spark_jobs.landing.files import LandingFile
 from spark_jobs.model import FIRST, ReportStep, report_nothing
 from spark_jobs.restatement.misread import is_misread
 from spark_jobs.restatement.touched import Scope
@@ -31,7 +32,7 @@ class Stage:
     """One attempt of one stage of one run.
 
     `drops` are the drops of the run's interval `[lo_us, hi_us)`, and `request` is the run's task with them. `lease`
-    keeps the source for this attempt and has the notes of the run's earlier stages. `summary` is the stage's report.
+    keeps the source for this attempt and has the notes of the run's earlier stages.
     """
 
     name: str
@@ -43,7 +44,6 @@ class Stage:
     lake: Lake
     lease: Lease
     request: Request = ALL
-    summary: dict[str, Any] = field(default_factory=dict)
 
     @property
     def fence(self) -> Fence:
@@ -111,32 +111,29 @@ class Stage:
         changed = self.request.anew.union(changed_parts(self.source, self.publication))
         return Scope(self.source, self.frontiers, self.publication, bool(changed), changed)
 
-    @cached_property
-    def judged(self) -> JudgedStage:
-        """The stage as its judges see it; they add lines to `summary`."""
-        return JudgedStage(
+    @property
+    def judged(self) -> JudgedRun:
+        """The run of this stage as its judges know it."""
+        return JudgedRun(
             self.settings,
             self.source,
-            self.lake,
-            self.publication,
-            self.lease,
             self.run_id,
+            self.lease,
             (self.lo_us, self.hi_us),
-            self.frontiers.seal_us,
             self.request.overrides,
             self.request.asked_by,
-            self.summary,
+            # a lake without Spark is for trying and for tests, which nobody keeps reports of
+            plainly=self.lake.spark is None,
         )
+
+    def base(self, files: Iterable[LandingFile]) -> Base:
+        """The base of this run over these files; a plan with another base is stale."""
+        return self.request.base(self.source, (self.lo_us, self.hi_us), files, self.frontiers, self.publication)
 
     @property
     def rereads(self) -> bool:
         """True if the definition reads records otherwise than the published one: then landed files are read anew."""
         return bool({*changed_parts(self.source, self.publication)} & {*LANDED_PARTS})
-
-    @property
-    def definitions(self) -> list[Definition]:
-        """The source's window definitions."""
-        return definitions(self.source)
 
 
 @dataclass

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from spark_jobs.errors import ParameterError
-from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.request import Request
 from spark_jobs.landing import ledger
 from spark_jobs.landing.hints import copies, files_beside, gone_files
 from spark_jobs.landing.landing import Landing
@@ -15,6 +16,8 @@ from spark_jobs.landing.ledger import COUNTS, PendingLanding, Version
 from spark_jobs.landing.moving import moved_files, refuse_cut_anew
 from spark_jobs.landing.reader import LandingFile
 from spark_jobs.landing.survey import Survey, survey, survey_retraction
+from spark_jobs.sources import Source
+from spark_jobs.trace.frontiers import SourceFrontiers
 
 LOOKED_BESIDE = 3
 """The most drops without files per run for which neighbouring folders are searched."""
@@ -27,79 +30,103 @@ class Landed:
     report: dict[str, Any]
 
 
-def land_files(stage: Stage, files: list[LandingFile], on_work: Callable[[Survey], None] = lambda _: None) -> Landed:
+def land_files(
+    landing: Landing,
+    files: list[LandingFile],
+    frontiers: SourceFrontiers,
+    drops: range,
+    request: Request,
+    *,
+    rereads: bool,
+    folder: Path | str,
+    on_work: Callable[[Survey], None] = lambda _: None,
+) -> Landed:
     """Land those files that are not in the ledger as they are now, and empty drops.
 
-    `files`: the files of the interval's drops, and of all landed ones if they are read anew. `on_work` is called with
-    the work before the first file is read or taken back.
+    Args:
+        landing: writes the rows.
+        files: the files of `drops`, and of all landed drops if they are read anew (`rereads`).
+        frontiers: those with which the run begins.
+        drops: the drops of the run's interval.
+        request: the run's task with them.
+        folder: the landing directory, in which files are looked for that may be misplaced.
+        on_work: is called with the work before the first file is read or taken back.
     """
+    lake, source = landing.lake, landing.source
     # an extraction may change files of other drops
-    drops = None if stage.rereads or stage.source.extract is not None else stage.drops
-    ledger_state = ledger.read_ledger(stage.lake, stage.source, drops, stage.frontiers.landed_through)
-    moved = moved_files(stage.source, files, ledger_state.files)
+    read_drops = None if rereads or source.extract is not None else drops
+    ledger_state = ledger.read_ledger(lake, source, read_drops, frontiers.landed_through)
+    moved = moved_files(source, files, ledger_state.files)
     if moved:
-        stage.lake.move_files(stage.source.name, moved)
-        ledger_state = ledger.read_ledger(stage.lake, stage.source, drops, stage.frontiers.landed_through)
-    work = _survey(stage, files, ledger_state.files)
-    refuse_cut_anew(stage.lake, stage.source, work, files)
-    empty = _empty_drops(stage, files, ledger_state.pending.values())
-    report = _count_resumed(ledger_state.pending.values())
+        lake.move_files(source.name, moved)
+        ledger_state = ledger.read_ledger(lake, source, read_drops, frontiers.landed_through)
+    work = _survey(source, files, ledger_state.files, drops, request, rereads=rereads)
+    refuse_cut_anew(lake, source, work, files)
+    pending = ledger_state.pending.values()
+    empty = _empty_drops(drops, files, pending, frontiers) if request.takes_drops else []
+    report = _count_resumed(pending)
     report.update(
         files=report["resumed_files"] + len(work.read),
         known_files=work.unchanged,
         changed_files=work.changed,
         moved_files=[list(pair) for pair in sorted(moved.items())],
         retracted_files=sorted(before.path for before in work.retracted),
-        empty_drops=[stage.source.drops.label(n) for n in empty],
+        empty_drops=[source.drops.label(n) for n in empty],
     )
-    report.update(_hints(stage, files, work, ledger_state.all_files, empty))
-    rows = [ledger.empty_drop_row(stage.source, n) for n in empty]
+    if source.extract is None and request.takes_drops:
+        gone = gone_files(files, work.before) if request.only_file is None else []
+        report.update(_hints(folder, source, work, ledger_state.all_files, empty, gone))
+    rows = [ledger.empty_drop_row(source, n) for n in empty]
     if work.has_work:
         on_work(work)
-        landed = Landing(stage.lake, stage.source, stage.fence, stage.run_id).land(work)
+        landed = landing.land(work)
         report.update({name: report[name] + n for name, n in landed.totals.items()})
         rows += landed.rows
     if rows:
-        ledger.write(stage.lake, rows, stage.fence, stage.run_id)
+        ledger.write(lake, rows, landing.fence, landing.run_id)
     return Landed(report)
 
 
 def _hints(
-    stage: Stage, files: list[LandingFile], work: Survey, landed: Mapping[str, Version], empty: list[int]
+    folder: Path | str, source: Source, work: Survey, landed: Mapping[str, Version], empty: list[int], gone: list[str]
 ) -> dict[str, Any]:
     """The files that look misplaced, by the names under which the summary lists them.
 
-    None for an extracted source, or for a run about landed files alone. `landed`: all landed files of the source.
+    `landed`: all landed files of the source. `empty`: drops without files. `gone`: landed files that are not there.
     """
-    request, landing = stage.request, stage.settings.landing
-    if stage.source.extract is not None or request.retract or not request.takes_drops:
-        return {}
     new = [file for file in work.read if file.path not in work.before]
-    gone = [] if request.chosen_files is not None else gone_files(files, work.before)
     twins = copies(new, landed.values())
-    beside = [hint for n in empty[:LOOKED_BESIDE] for hint in files_beside(landing, stage.source, n)]
+    beside = [hint for n in empty[:LOOKED_BESIDE] for hint in files_beside(folder, source, n)]
     hints = {"gone_files": gone, "copied_files": [list(pair) for pair in twins], "files_beside": beside}
     return {name: listed for name, listed in hints.items() if listed}
 
 
-def _survey(stage: Stage, files: list[LandingFile], versions: dict[str, Version]) -> Survey:
-    chosen = stage.request.chosen_files
-    if stage.request.retract:
-        return survey_retraction(files, versions, _to_retract(stage, versions))
-    again = None if stage.rereads else (stage.request.replay or ())
-    if stage.rereads and chosen is not None:
+def _survey(
+    source: Source,
+    files: list[LandingFile],
+    versions: dict[str, Version],
+    drops: range,
+    request: Request,
+    *,
+    rereads: bool,
+) -> Survey:
+    chosen = request.chosen_files
+    if request.retract:
+        return survey_retraction(files, versions, _to_retract(source, versions, drops, request))
+    again = None if rereads else (request.replay or ())
+    if rereads and chosen is not None:
         chosen = chosen | versions.keys()
-    return survey(files, versions, chosen=chosen, again=again, brought_back=stage.request.only_file is not None)
+    return survey(files, versions, chosen=chosen, again=again, brought_back=request.only_file is not None)
 
 
-def _to_retract(stage: Stage, versions: dict[str, Version]) -> frozenset[str]:
-    chosen = stage.request.chosen_files
+def _to_retract(source: Source, versions: dict[str, Version], drops: range, request: Request) -> frozenset[str]:
+    chosen = request.chosen_files
     paths = frozenset(versions) if chosen is None else chosen & versions.keys()
     if paths:
         return paths
     raise ParameterError(
-        expected=f"a landed file of {stage.source.name} in {', '.join(map(stage.source.drops.label, stage.drops))}",
-        found="none" if stage.request.only_file is None else repr(stage.request.only_file),
+        expected=f"a landed file of {source.name} in {', '.join(map(source.drops.label, drops))}",
+        found="none" if request.only_file is None else repr(request.only_file),
         consequence="nothing was taken back",
         next_step=f"name one of {', '.join(sorted(versions)[:5])}" if versions else "name a drop that has landed",
     )
@@ -112,9 +139,9 @@ def _count_resumed(pending: Collection[PendingLanding]) -> dict[str, Any]:
     return {**totals, "resumed_files": sum(landing.files for landing in pending), **resumed}
 
 
-def _empty_drops(stage: Stage, files: list[LandingFile], pending: Collection[PendingLanding]) -> list[int]:
-    """The drops of the interval that are run for the first time and have no file."""
-    if not stage.request.takes_drops:
-        return []
+def _empty_drops(
+    drops: range, files: list[LandingFile], pending: Collection[PendingLanding], frontiers: SourceFrontiers
+) -> list[int]:
+    """The drops that are run for the first time and have no file."""
     with_files = {f.seq_no for f in files}.union(*(landing.drops for landing in pending))
-    return [n for n in stage.drops if n not in with_files and not stage.frontiers.has_landed(range(n, n + 1))]
+    return [n for n in drops if n not in with_files and not frontiers.has_landed(range(n, n + 1))]

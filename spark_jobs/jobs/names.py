@@ -13,31 +13,29 @@ from typing import Any
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import define_names, drop_names, names_lacking, names_version
-from spark_jobs.jobs.context import Stage
 from spark_jobs.sources import Source, SourceFileError, read_sources
-from spark_jobs.storage.descriptions.tables import PUBLISHED
 from spark_jobs.storage.lakes.lake import Lake
 
 _WINDOW = "window."
 _MARK = ".definition"
 
 
-def check_names(stage: Stage) -> None:
+def check_names(settings: Settings, source: Source, definition: str) -> None:
     """Refuse a source that claims a table of another source; names that it has published already stay its own.
+
+    `definition`: the published one; empty if nothing is published.
 
     Raises:
         SourceFileError: another source file claims a name that this one has not published.
     """
-    names_of_source: set[str] = set()
-    if PUBLISHED.table in stage.lake.catalog.names_if_present(PUBLISHED.database):
-        published = json.loads(stage.publication.definition or "{}")
-        names_of_source = {*(["source"] if published else []), *(f"windows.{window}" for window in _windows(published))}
-    if names_of_source.issuperset({"source", *(f"windows.{window}" for window in stage.source.windows)}):
+    published = json.loads(definition or "{}")
+    names_of_source = {*(["source"] if published else []), *(f"windows.{window}" for window in _windows(published))}
+    if names_of_source.issuperset({"source", *(f"windows.{window}" for window in source.windows)}):
         return  # the files of hundreds of other sources need not be read
-    folder = read_sources(stage.settings.sources)
-    clashes = [clash for clash in folder.clashes(stage.source) if clash.path not in names_of_source]
+    folder = read_sources(settings.sources)
+    clashes = [clash for clash in folder.clashes(source) if clash.path not in names_of_source]
     if clashes:
-        raise SourceFileError(folder.files[stage.source.name], clashes)
+        raise SourceFileError(folder.files[source.name], clashes)
 
 
 def names_follow(settings: Settings, lake: Lake, source: Source) -> None:

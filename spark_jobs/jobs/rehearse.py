@@ -148,7 +148,7 @@ def _chain(source: Source, rows: pa.Table) -> None:
     for c in source.columns:
         if f"v_{c}" not in table.column_names:
             table = table.append_column(f"v_{c}", rows[f"c_{c}"])
-    segments = Segments.nothing(meaning.dtype, meaning.dims, ids=meaning.with_parents)
+    segments = Segments.empty(meaning.dtype, meaning.dims, ids=meaning.with_parents)
     for later in (0, 1):
         moved = table.set_column(1, "event_time", pc.add(table["event_time"], later * 86_400_000_000))
         moved = moved.set_column(moved.schema.get_field_index("row_id"), "row_id", pc.add(table["row_id"], later << 40))

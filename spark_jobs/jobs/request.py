@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from spark_jobs.definitions.versions import version
 from spark_jobs.jobs.base import Base
+from spark_jobs.landing.files import LandingFile
+from spark_jobs.sources import Source
+from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.lakes.kept_rows import KeptRows
+from spark_jobs.trace.frontiers import SourceFrontiers
+from spark_jobs.trace.horizon import landing_horizon
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,34 @@ class Request:
     def chosen_files(self) -> frozenset[str] | None:
         """The paths of the files that the run is about; None: all."""
         return self.replay if self.only_file is None else frozenset({self.only_file})
+
+    def base(
+        self,
+        source: Source,
+        interval_us: tuple[int, int],
+        files: Iterable[LandingFile],
+        frontiers: SourceFrontiers,
+        published: Publication,
+    ) -> Base:
+        """The base of this request for the interval `[lo, hi)` (microseconds), whose drops have these files."""
+        chosen = self.chosen_files
+        return Base(
+            source.name,
+            *interval_us,
+            self.only_file,
+            self.retract,
+            None if self.replay is None else tuple(sorted(self.replay)),
+            version(source),
+            {file.path: (file.seq_no, file.checksum) for file in files if chosen is None or file.path in chosen},
+            frontiers.seal_us,
+            frontiers.reached_us,
+            landing_horizon(source, frontiers),
+            frontiers.landed,
+            frontiers.landed_through,
+            published.published_us,
+            published.reached_us,
+            published.definition,
+        )
 
 
 ALL = Request()

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_jobs.jobs.context import Stage
 from spark_jobs.landing.ledger import landings_between
 from spark_jobs.landing.pending import pending_updates
+from spark_jobs.restatement.touched import Scope
+from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.advance import advance
 from spark_jobs.trace.frontiers import Move, unpublished_moves
 
@@ -24,29 +26,29 @@ class Sealed:
     report: dict[str, Any]
 
 
-def advance_trace(stage: Stage) -> Sealed:
-    """Append the landings that are not in the trace yet, seal at the interval's end, drain and trim."""
-    lake, source, before = stage.lake, stage.source, stage.frontiers
-    stage.check_gap()
+def advance_trace(lake: Lake, scope: Scope, fence: Fence, run_id: str, drops: range) -> Sealed:
+    """Append the landings that are not in the trace yet, seal at the end of the drops, drain and trim.
+
+    `drops`: the drops of the run's interval; none of them if the run is about landed files alone.
+    """
+    source, before, publication = scope.source, scope.frontiers, scope.publication
     # the frontiers have a seal, and publishing up to it would change something
-    unpublished = before.seal_us > 0 and not stage.scope.nothing_to_do()
+    unpublished = before.seal_us > 0 and not scope.nothing_to_do()
     pending = pending_updates(lake, source, before.landed_through)
     # drops that an earlier run landed and did not seal land with this run
-    drops, hi_us = [range(n, n + 1) for n in pending.drops], before.reached_us
-    if stage.request.takes_drops:
-        drops, hi_us = sorted([*drops, stage.drops], key=lambda of: of.start), stage.hi_us
+    landing = [*(range(n, n + 1) for n in pending.drops), *([drops] if drops else [])]
     moved = advance(
         lake,
         source,
-        stage.fence,
-        stage.run_id,
+        fence,
+        run_id,
         frontiers=before,
-        drops=drops,
-        hi_us=hi_us,
+        drops=sorted(landing, key=lambda of: of.start),
+        hi_us=source.drops.start(drops.stop) if drops else before.reached_us,
         landed=pending.rows,
         landed_through=max(pending.landings, default=before.landed_through),
         unpublished=unpublished,
-        publication=stage.publication,
+        publication=publication,
         has_repeats=pending.has_repeats,
     )
     report = {
@@ -59,9 +61,9 @@ def advance_trace(stage: Stage) -> Sealed:
     }
     moves: list[tuple[Move, Sequence[int]]] = []
     if unpublished:
-        for move in unpublished_moves(lake, source, stage.publication):
+        for move in unpublished_moves(lake, source, publication):
             through = (move.before.landed_through, move.after.landed_through)
             moves.append((move, landings_between(lake, source, *through)))
     elif moved.moved:
-        moves.append((Move(stage.fence.token, moved.before, moved.after), pending.landings))
+        moves.append((Move(fence.token, moved.before, moved.after), pending.landings))
     return Sealed(moves, report)

@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.gates import GateFailed
 from spark_jobs.jobs.context import RunStage
 from spark_jobs.jobs.estimate import KEPT_RUNS
-from spark_jobs.jobs.manifest import record_run
+from spark_jobs.jobs.manifest import record_failure, record_publication
 from spark_jobs.jobs.request import ALL, Request
 from spark_jobs.jobs.stages import BODIES
 from spark_jobs.jobs.summaries import summary_table
 from spark_jobs.jobs.tokens import follow_lake
-from spark_jobs.model import FIRST, LAST, STAGED, STAGES, ReportStep, report_nothing
+from spark_jobs.judging.gate import write_verdicts
+from spark_jobs.model import FIRST, LAST, STAGED, STAGES, Report, ReportStep, report_nothing
 from spark_jobs.session import open_session, work_on
 from spark_jobs.sources import Source, find_source
 from spark_jobs.storage.coordination import leases
@@ -96,7 +98,7 @@ def attempt(
 ) -> dict[str, Any]:
     """Run the stage on this lake; as `run_stage`, with the interval in microseconds."""
     start_s, commits = time.monotonic(), lake.commits
-    folder = settings.home / "leases"
+    folder, summary = settings.home / "leases", Report()
     with leases.take(
         folder, source=source.name, run_id=run_id, starts_run=name == FIRST, wait_s=leases.WAIT_S
     ) as lease:
@@ -105,42 +107,45 @@ def attempt(
         if name not in STAGED and name != LAST:
             lease.staged.clear()
         if raised:
-            stage.summary["lease"] = f"lost or older than the lake: counts on from token {lease.fence.token}"
+            summary["lease"] = f"lost or older than the lake: counts on from token {lease.fence.token}"
         try:
-            BODIES[name](stage)
+            summary |= BODIES[name](stage)
         except Exception as error:
+            if isinstance(error, GateFailed):
+                write_verdicts(lake, stage.judged, stage.frontiers.seal_us)
             # a manifest that can't be written must not hide the error of the stage
             with suppress(Exception):
-                record_run(stage, lease.stages, error)
+                record_failure(lake, stage.judged, lease.stages, stage.publication, name, error)
             raise
         if name in STAGED:
             lease.record(name)
         seconds = round(time.monotonic() - start_s, 3)
-        _note_spent(lease, name, seconds, stage.summary)
-        _note_report(lease, name, seconds, stage)
+        _note_spent(lease, name, seconds, summary)
+        _note_report(lease, name, seconds, lake.commits, summary)
         if name == LAST:
-            record_run(stage, lease.stages)
+            published_us, moved = summary["published_us"], summary["moved"]
+            record_publication(lake, stage.judged, lease.stages, stage.publication, published_us, moved=moved)
         lease.save()
     return {
         "stage": name,
         "source": source.name,
         "run_id": run_id,
         "token": stage.fence.token,
-        **stage.summary,
+        **summary,
         "commits": lake.commits - commits,
         "seconds": seconds,
     }
 
 
-def _note_report(lease: leases.Lease, name: str, seconds: float, stage: RunStage) -> None:
+def _note_report(lease: leases.Lease, name: str, seconds: float, commits: int, summary: Report) -> None:
     """Keep the stage's report for the run's manifest, in place of the report of an earlier attempt."""
     began = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
-    summary = json.loads(json.dumps(stage.summary, default=str))
-    report = {"stage": name, "began": began, "seconds": seconds, "commits": stage.lake.commits, **summary}
+    summary = json.loads(json.dumps(summary, default=str))
+    report = {"stage": name, "began": began, "seconds": seconds, "commits": commits, **summary}
     lease.stages = [*(other for other in lease.stages if other["stage"] != name), report]
 
 
-def _note_spent(lease: leases.Lease, name: str, seconds: float, summary: dict[str, Any]) -> None:
+def _note_spent(lease: leases.Lease, name: str, seconds: float, summary: Report) -> None:
     """Keep the seconds of the stage; after the last stage of a whole run, keep its rows and seconds for estimates."""
     if name == FIRST:
         lease.spent = {"rows": summary["rows"] + summary["rows_back"]}

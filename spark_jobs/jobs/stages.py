@@ -8,10 +8,12 @@ repeated stage does the rest of its work, and is judged again.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
+from spark_jobs.definitions.definition import definitions
 from spark_jobs.gates import preload
 from spark_jobs.jobs.compact import RestatedStates, restate_states, state_scope
 from spark_jobs.jobs.context import RunStage, Stage
@@ -19,9 +21,9 @@ from spark_jobs.jobs.land import Landed, land_files
 from spark_jobs.jobs.names import let_names_follow
 from spark_jobs.jobs.preparation import prepare_run
 from spark_jobs.jobs.publish import publish
-from spark_jobs.jobs.seal import advance_trace
-from spark_jobs.jobs.upkeep import keep_chunks, keep_trace
+from spark_jobs.jobs.seal import Sealed, advance_trace
 from spark_jobs.jobs.window import RestatedWindows, restate_windows
+from spark_jobs.judging.gate import Judgement
 from spark_jobs.judging.judges import (
     judge_landings,
     judge_merges,
@@ -30,9 +32,13 @@ from spark_jobs.judging.judges import (
     judge_windows,
     keep_promoted_overflows,
 )
+from spark_jobs.landing.landing import Landing
 from spark_jobs.landing.ledger import pending_landings
+from spark_jobs.landing.merging import merge_due
 from spark_jobs.landing.survey import Survey
-from spark_jobs.model import STAGES, pluralize
+from spark_jobs.model import STAGES, TICKS_PER_SECOND, Report, pluralize
+from spark_jobs.trace.frontiers import published_frontiers
+from spark_jobs.trace.maintenance import maintain
 
 CHECKS = "checks"
 """The step of a stage in which its judges look at the rows that it wrote."""
@@ -40,62 +46,68 @@ _MB = 1_000_000
 
 
 class Outcome(Protocol):
-    """The outcome of a stage's work: lines for the stage's summary, and measures for its judges."""
+    """The outcome of a stage's work: lines for the stage's report, and measures for its judges."""
 
     @property
-    def report(self) -> dict[str, Any]:
-        """Names and plain JSON values."""
+    def report(self) -> Report:
+        """The lines of the report."""
         ...
 
 
-def land(stage: RunStage) -> None:
+def land(stage: RunStage) -> Report:
     """Prepare the run, land its files, and judge every landing that is not in the trace yet."""
     stage.report_step("looking for files")
-    landed = land_files(stage, prepare_run(stage), on_work=partial(_begin_work, stage))
-    stage.summary.update(landed.report)
+    landed = _land(stage, on_work=partial(_begin_work, stage))
     if not stage.publication.definition:
         let_names_follow(stage.settings, stage.lake, stage.source)
     # landings of an earlier run, too, so that a repeated run meets a failed gate again
     landings = pending_landings(stage.lake, stage.source, stage.frontiers.landed_through)
-    stage.summary["landings"] = list(landings)
     if landings:
         stage.report_step(CHECKS)
-    judge_landings(stage.judged, landings)
+    judgement = judge_landings(stage.judged, stage.lake, landings)
+    return {**landed.report, "landings": list(landings), **judgement.report}
 
 
-def seal(stage: RunStage) -> None:
+def seal(stage: RunStage) -> Report:
     """Append the landed rows to the trace, move the frontiers, and judge the moves."""
-    sealed = advance_trace(stage)
-    stage.summary.update(sealed.report)
+    sealed = _seal(stage)
     if sealed.moves:
         stage.report_step(CHECKS)
-    judge_moves(stage.judged, sealed.moves)
+    return sealed.report | judge_moves(stage.judged, stage.lake, sealed.moves).report
 
 
-def window(stage: RunStage) -> None:
+def window(stage: RunStage) -> Report:
     """Write the corrections of silver and judge them; nothing is visible before `publish`."""
     windows = _window(stage)
-    stage.summary.update(windows.report)
     if stage.request.promotes is not None and windows.is_promoted:
-        keep_promoted_overflows(stage.judged, stage.request.promotes.verdicts)
-    if windows.is_due:
-        stage.report_step(CHECKS)
-        judged = windows.ranges, windows.accounts, windows.overflows
-        judge_windows(stage.judged, stage.scope, stage.definitions, *judged)
+        keep_promoted_overflows(stage.lease, stage.request.promotes.verdicts)
+    if not windows.is_due:
+        return windows.report
+    stage.report_step(CHECKS)
+    outcome = windows.ranges, windows.accounts, windows.overflows
+    judgement = judge_windows(stage.judged, stage.lake, stage.scope, definitions(stage.source), *outcome)
+    return windows.report | judgement.report
 
 
-def compact(stage: RunStage) -> None:
+def compact(stage: RunStage) -> Report:
     """Write the corrections of gold and judge them; then keep the trace and the chunks small, and judge merges."""
-    states = _compact(stage)
-    stage.summary.update(states.report)
+    lake, source, fence, publication = stage.lake, stage.source, stage.fence, stage.publication
+    states, judgement = _compact(stage), Judgement()
     if states.is_due:
         stage.report_step(CHECKS)
-        judge_states(stage.judged, state_scope(stage.scope))
+        judgement = judge_states(stage.judged, lake, state_scope(stage.scope))
+    report = states.report | judgement.report
+    # in every run, also if nothing new has landed
     stage.report_step("upkeep of trace and chunks")
-    upkeep = keep_trace(stage)
+    frontiers, now_us = stage.frontiers, int(time.time() * TICKS_PER_SECOND)
+    upkeep = maintain(lake, source, fence, stage.run_id, frontiers=frontiers, publication=publication, now_us=now_us)
+    report |= {"merges": upkeep.merges, "merged_updates": upkeep.merged_updates, "removed_batches": upkeep.removed}
     if upkeep.merges:
-        judge_merges(stage.judged, upkeep.before, upkeep.after)
-    keep_chunks(stage)
+        report |= judgement.plus(judge_merges(stage.judged, lake, upkeep.before, upkeep.after)).report
+    # this run's chunks are not published yet: a run that repeats it finds them by their landings
+    through = published_frontiers(lake, source, publication).landed_through
+    chunks = merge_due(lake, source, fence.token, through)
+    return report | {"chunks_before": chunks.chunks_before, "chunks_after": chunks.chunks_after}
 
 
 def _begin_work(stage: RunStage, work: Survey) -> None:
@@ -115,13 +127,30 @@ def _words(work: Survey) -> str:
     return f"reading {pluralize(len(work.read), 'file')}" + (f", {size / _MB:,.0f} MB" if size >= _MB else "")
 
 
-def _land(stage: Stage) -> Landed:
-    return land_files(stage, prepare_run(stage))
+def _land(stage: Stage, on_work: Callable[[Survey], None] = lambda _: None) -> Landed:
+    prepared = prepare_run(stage)
+    landed = land_files(
+        Landing(stage.lake, stage.source, stage.fence, stage.run_id),
+        prepared.files,
+        stage.frontiers,
+        stage.drops,
+        stage.request,
+        rereads=stage.rereads,
+        folder=stage.settings.landing,
+        on_work=on_work,
+    )
+    return Landed({**prepared.report, **landed.report})
+
+
+def _seal(stage: Stage) -> Sealed:
+    stage.check_gap()
+    drops = stage.drops if stage.request.takes_drops else range(0)
+    return advance_trace(stage.lake, stage.scope, stage.fence, stage.run_id, drops)
 
 
 def _window(stage: Stage) -> RestatedWindows:
     promotes = stage.request.promotes
-    return restate_windows(stage.lake, stage.scope, stage.definitions, stage.fence.token, promotes=promotes)
+    return restate_windows(stage.lake, stage.scope, definitions(stage.source), stage.fence.token, promotes=promotes)
 
 
 def _compact(stage: Stage) -> RestatedStates:
@@ -129,10 +158,8 @@ def _compact(stage: Stage) -> RestatedStates:
     return restate_states(stage.lake, stage.source, stage.scope, stage.fence.token, home=home, promotes=promotes)
 
 
-BODIES: dict[str, Callable[[RunStage], None]] = dict(zip(STAGES, (land, seal, window, compact, publish), strict=True))
-"""The function of each stage, by the stage's name."""
+BODIES: dict[str, Callable[[RunStage], Report]] = dict(zip(STAGES, (land, seal, window, compact, publish), strict=True))
+"""The function of each stage, by the stage's name. It returns the stage's report."""
 
-WORK: dict[str, Callable[[Stage], Outcome]] = dict(
-    zip(STAGES[:-1], (_land, advance_trace, _window, _compact), strict=True)
-)
+WORK: dict[str, Callable[[Stage], Outcome]] = dict(zip(STAGES[:-1], (_land, _seal, _window, _compact), strict=True))
 """The work of each stage before its judges, by the stage's name; `publish` has none, since it only shows rows."""

@@ -29,38 +29,42 @@ from spark_jobs.gates.frames import (
 )
 from spark_jobs.gates.judging import Checked, judge, on_failure
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
-from spark_jobs.judging.gate import JudgedStage, keep_verdicts, write_verdicts
+from spark_jobs.judging.gate import JudgedRun, Judgement, keep_verdicts
 from spark_jobs.landing.counted import rejects_of_drops
 from spark_jobs.landing.ledger import PendingLanding, counted_landings, landed_drops, versions
 from spark_jobs.landing.places import Places
 from spark_jobs.session import is_lost_server
-from spark_jobs.sources import ROWS, STATE, OfSql, Problem, SourceFileError, unknown_name
+from spark_jobs.sources import ROWS, STATE, OfSql, Problem, Source, SourceFileError, unknown_name
+from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.descriptions.column_types import sql_type_of
 from spark_jobs.storage.descriptions.quality_tables import OVERRIDES
-from spark_jobs.storage.lakes.lake import with_frames
+from spark_jobs.storage.lakes.lake import Lake, with_frames
 
 _KINDS = ("check", "suite")
 
 
-def verify_checks(stage: JudgedStage) -> None:
+def verify_checks(run: JudgedRun, lake: Lake) -> None:
     """Refuse a check that can't be judged, a condition that is no SQL over its table, and an override of no check.
+
+    The lake's Spark resolves the conditions; no table is read.
 
     Raises:
         SourceFileError: names the checks whose conditions are no SQL over their tables.
         ParameterError: an override names no check, or has no reason.
     """
-    verify(stage.settings, stage.source)
-    problems = [problem for name, check in stage.source.checks.items() if isinstance(check, OfSql)
-                if (problem := _sql_problem(stage, name, check)) is not None]  # fmt: skip
+    source = run.source
+    verify(run.settings, source)
+    problems = [problem for name, check in source.checks.items() if isinstance(check, OfSql)
+                if (problem := _sql_problem(lake, source, name, check)) is not None]  # fmt: skip
     if problems:
-        raise SourceFileError(f"{stage.source.name}.yml", problems)
-    names = _names(stage) if stage.overrides else []
-    for name, because in stage.overrides.items():
+        raise SourceFileError(f"{source.name}.yml", problems)
+    names = _names(run) if run.overrides else []
+    for name, because in run.overrides.items():
         if name not in names:
             raise unknown_name(
                 name,
                 names,
-                expected=f"a check of {stage.source.name} ({', '.join(names) or 'it has none'})",
+                expected=f"a check of {source.name} ({', '.join(names) or 'it has none'})",
                 consequence="nothing was run; an invariant of the engine can't be overridden",
                 next_step="name a check of the source file or of a suite of your own",
             )
@@ -72,23 +76,23 @@ def verify_checks(stage: JudgedStage) -> None:
             )
 
 
-def _names(stage: JudgedStage) -> list[str]:
+def _names(run: JudgedRun) -> list[str]:
     """The names of all checks, including those of suites."""
-    by_engine = [check.name for table in checked_tables(stage.source) for check in _assertions(stage, table)]
-    return [*stage.source.quarantining, *by_engine]
+    by_engine = [check.name for table in checked_tables(run.source) for check in _assertions(run, table)]
+    return [*run.source.quarantining, *by_engine]
 
 
-def _assertions(stage: JudgedStage, table: str) -> list[Assertion]:
-    return assertions_about(stage.settings, stage.source, table, stage.interval_us[1])
+def _assertions(run: JudgedRun, table: str) -> list[Assertion]:
+    return assertions_about(run.settings, run.source, table, run.interval_us[1])
 
 
-def _sql_problem(stage: JudgedStage, name: str, check: OfSql) -> Problem | None:
+def _sql_problem(lake: Lake, source: Source, name: str, check: OfSql) -> Problem | None:
     """The problem of a check whose condition is no SQL over its table; None if there is none."""
     from pyspark.errors import PySparkException
 
     try:
-        empty = with_frames(stage.lake, f"the check {name}, a condition in SQL,").spark.createDataFrame(
-            [], _columns_as_ddl(stage, check.table)
+        empty = with_frames(lake, f"the check {name}, a condition in SQL,").spark.createDataFrame(
+            [], _columns_as_ddl(source, check.table)
         )
         # asking for the schema has Spark resolve the condition
         _ = empty.select(F.expr(check.sql)).schema
@@ -100,12 +104,11 @@ def _sql_problem(stage: JudgedStage, name: str, check: OfSql) -> Problem | None:
     return None
 
 
-def _columns_as_ddl(stage: JudgedStage, table: str) -> str:
+def _columns_as_ddl(source: Source, table: str) -> str:
     """The columns that a condition may name, as a schema in DDL.
 
     They are taken from the source file, since the tables may not have all of them yet.
     """
-    source = stage.source
     times = ("event_time", "timestamp")
     if table == ROWS:
         of_row = {"row_id": "BIGINT", "entity": "STRING", times[0]: "TIMESTAMP", "seq_no": "BIGINT", LATE_BY: "BIGINT"}
@@ -115,12 +118,12 @@ def _columns_as_ddl(stage: JudgedStage, table: str) -> str:
         kinds = {source.entity: "STRING", times[1]: "TIMESTAMP", "delta_count": "BIGINT"}
         kinds |= dict.fromkeys(source.state.components, value)
     else:
-        definition = next(d for d in definitions(stage.source) if d.name == table)
+        definition = next(d for d in definitions(source) if d.name == table)
         kinds = {column.name: column.type for column in definition.table().columns}
     return ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
 
 
-def check_landed(stage: JudgedStage, landings: Mapping[int, PendingLanding], n_records: int) -> None:
+def check_landed(run: JudgedRun, lake: Lake, landings: Mapping[int, PendingLanding], n_records: int) -> Judgement:
     """Judge the checks of rows on these landings, whose drops have `n_records` records now, rejects included.
 
     A check of single rows is judged on the rows that landed. A check of rows together, and one that quarantines, is
@@ -129,21 +132,22 @@ def check_landed(stage: JudgedStage, landings: Mapping[int, PendingLanding], n_r
     Raises:
         GateFailed: a check that may stop the run does not hold.
     """
-    about = _about(stage, "bronze", f"bronze.{stage.source.name}_chunks", (*OF_ROW, *stage.source.timelines))
+    source = run.source
+    about = _about(run, "bronze", f"bronze.{source.name}_chunks", (*OF_ROW, *source.timelines))
     drops = sorted({n for landing in landings.values() for n in landing.drops})
-    verdicts = _judge_quarantine(stage, about, drops, n_records)
-    assertions = _assertions(stage, ROWS)
+    verdicts = _judge_quarantine(run, lake, about, drops, n_records)
+    assertions = _assertions(run, ROWS)
     alone, together = ([check for check in assertions if check.whole == whole] for whole in (False, True))
-    place_of = partial(_add_places, stage)
+    place_of = partial(_add_places, lake, source)
     landed = None
     if not _only_count(assertions):
-        landed = landed_rows(stage.lake, stage.source, list(landings), _columns(assertions))
+        landed = landed_rows(lake, source, list(landings), _columns(assertions))
     if alone:
-        verdicts += _judge(stage, about, ROWS, landed, alone, place_of=place_of)
+        verdicts += _judge(run, lake, about, ROWS, landed, alone, place_of=place_of)
     if together:
-        rows = _rows_of_drops(stage, drops, landed, together)
-        verdicts += _judge(stage, about, f"{ROWS} whole", rows, together, place_of=place_of)
-    _conclude(stage, "bronze", verdicts)
+        rows = _rows_of_drops(lake, source, drops, landed, together)
+        verdicts += _judge(run, lake, about, f"{ROWS} whole", rows, together, place_of=place_of)
+    return _conclude(run, lake, "bronze", verdicts)
 
 
 def _only_count(assertions: Sequence[Assertion]) -> bool:
@@ -151,47 +155,46 @@ def _only_count(assertions: Sequence[Assertion]) -> bool:
 
 
 def _rows_of_drops(
-    stage: JudgedStage, drops: Sequence[int], landed: pa.Table | None, assertions: Sequence[Assertion]
+    lake: Lake, source: Source, drops: Sequence[int], landed: pa.Table | None, assertions: Sequence[Assertion]
 ) -> pa.Table:
     """The rows that these drops have now; `landed` itself if those are all of them.
 
     If the checks only count rows, the table has the right number of rows and no column of theirs.
     """
-    of_drops = landed_drops(stage.lake, stage.source)
+    of_drops = landed_drops(lake, source)
     count = sum(of_drops[n].rows for n in drops if n in of_drops)
     if _only_count(assertions):
         return pa.table({"row": np.zeros(count, np.int8)})
     if landed is not None and landed.num_rows == count:
         return landed
-    counted = counted_landings(stage.lake, stage.source)
-    return rows_of_drops(stage.lake, stage.source, drops, counted, _columns(assertions))
+    return rows_of_drops(lake, source, drops, counted_landings(lake, source), _columns(assertions))
 
 
-def check_windows(stage: JudgedStage) -> None:
-    """Judge the checks of windows on each window table as the run would publish it.
+def check_windows(run: JudgedRun, lake: Lake, publication: Publication) -> Judgement:
+    """Judge the checks of windows on each window table as the run would publish it after `publication`.
 
     Raises:
         GateFailed: as `check_landed`.
     """
     verdicts: list[Verdict] = []
-    for definition in definitions(stage.source):
-        about = _about(stage, "silver", f"silver.{definition.name}", tuple(definition.identity))
-        verdicts += _judge_table(stage, about, definition.name)
-    _conclude(stage, "silver", verdicts)
+    for definition in definitions(run.source):
+        about = _about(run, "silver", f"silver.{definition.name}", tuple(definition.identity))
+        verdicts += _judge_table(run, lake, publication, about, definition.name)
+    return _conclude(run, lake, "silver", verdicts)
 
 
-def check_states(stage: JudgedStage) -> None:
-    """Judge the checks of states on the states as the run would publish them.
+def check_states(run: JudgedRun, lake: Lake, publication: Publication) -> Judgement:
+    """Judge the checks of states on the states as the run would publish them after `publication`.
 
     Raises:
         GateFailed: as `check_landed`.
     """
-    about = _about(stage, "gold", f"gold.{stage.source.name}", (stage.source.entity,))
-    _conclude(stage, "gold", _judge_table(stage, about, STATE))
+    about = _about(run, "gold", f"gold.{run.source.name}", (run.source.entity,))
+    return _conclude(run, lake, "gold", _judge_table(run, lake, publication, about, STATE))
 
 
-def _about(stage: JudgedStage, gate: str, relation: str, shows: tuple[str, ...]) -> Checked:
-    return Checked(gate, relation, shows, stage.source.name, stage.run_id, f"the owner ({stage.source.dag.owner})")
+def _about(run: JudgedRun, gate: str, relation: str, shows: tuple[str, ...]) -> Checked:
+    return Checked(gate, relation, shows, run.source.name, run.run_id, f"the owner ({run.source.dag.owner})")
 
 
 def _columns(assertions: Sequence[Assertion]) -> list[str] | None:
@@ -206,7 +209,8 @@ def _counts_rows(check: Assertion) -> bool:
 
 
 def _judge(
-    stage: JudgedStage,
+    run: JudgedRun,
+    lake: Lake,
     about: Checked,
     table: str,
     rows: pa.Table,
@@ -215,44 +219,43 @@ def _judge(
 ) -> list[Verdict]:
     conditions = {sql_column(check.name): check.condition for check in assertions if check.condition}
     if conditions:
-        spark = with_frames(stage.lake, f"the check {next(iter(conditions))}, a condition in SQL,").spark
+        spark = with_frames(lake, f"the check {next(iter(conditions))}, a condition in SQL,").spark
         rows = with_conditions(spark, rows, conditions)
-    overrides = stage.overrides
-    return judge(stage.settings, about, rows, assertions, overrides, suite=f"{table} checks", place_of=place_of)
+    return judge(run.settings, about, rows, assertions, run.overrides, suite=f"{table} checks", place_of=place_of)
 
 
-def _judge_table(stage: JudgedStage, about: Checked, table: str) -> list[Verdict]:
+def _judge_table(run: JudgedRun, lake: Lake, publication: Publication, about: Checked, table: str) -> list[Verdict]:
     """The verdicts on a table's checks.
 
     A check of single rows is judged on the rows that the run changes, every other check on the whole table.
     """
-    assertions = _assertions(stage, table)
+    assertions = _assertions(run, table)
     if not assertions:
         return []
-    whole, changed = _of_table(stage, table, _columns(assertions), token=stage.token)
+    whole, changed = _of_table(lake, run.source, publication, table, _columns(assertions), token=run.token)
     verdicts = []
     for rows, of in ((changed, False), (whole, True)):
         chosen = [check for check in assertions if check.whole == of]
-        verdicts += _judge(stage, about, f"{table} whole" if of else table, rows, chosen)
+        verdicts += _judge(run, lake, about, f"{table} whole" if of else table, rows, chosen)
     return verdicts
 
 
 def _of_table(
-    stage: JudgedStage, table: str, columns: Sequence[str] | None, *, token: int
+    lake: Lake, source: Source, publication: Publication, table: str, columns: Sequence[str] | None, *, token: int
 ) -> tuple[pa.Table, pa.Table]:
     """The rows that a window table or the states would show, and those of them that `token` wrote."""
     if table == STATE:
-        return states(stage.lake, stage.source, [], stage.publication, token)
-    definition = next(d for d in definitions(stage.source) if d.name == table)
+        return states(lake, source, [], publication, token)
+    definition = next(d for d in definitions(source) if d.name == table)
     of_table = definition.table()
     readable = [c for c in of_table.column_names if c not in ("known_to", "revision")]
     wanted = readable if columns is None else [c for c in readable if c in columns]
-    return published_rows(stage.lake, of_table, definition.identity, wanted, stage.publication, token, {})
+    return published_rows(lake, of_table, definition.identity, wanted, publication, token, {})
 
 
-def _add_places(stage: JudgedStage, sample: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _add_places(lake: Lake, source: Source, sample: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows of a sample, each with the file and line that it comes from."""
-    places = Places.of(versions(stage.lake, stage.source).values(), stage.source)
+    places = Places.of(versions(lake, source).values(), source)
     ids = np.array([row["row_id"] for row in sample], np.int64)
     files = places.files(ids) if ids.size else ids
     placed = []
@@ -262,13 +265,15 @@ def _add_places(stage: JudgedStage, sample: list[dict[str, Any]]) -> list[dict[s
     return placed
 
 
-def _judge_quarantine(stage: JudgedStage, about: Checked, drops: Sequence[int], n_records: int) -> list[Verdict]:
+def _judge_quarantine(
+    run: JudgedRun, lake: Lake, about: Checked, drops: Sequence[int], n_records: int
+) -> list[Verdict]:
     """A verdict for each check that quarantines, by the records of these drops in quarantine under its name."""
-    checks = stage.source.quarantining
+    checks = run.source.quarantining
     if not checks:
         return []
     rules = {name: f"{CHECK_PREFIX}{name}" for name in checks}
-    rejects = rejects_of_drops(stage.lake, stage.source, drops, rules.values())
+    rejects = rejects_of_drops(lake, run.source, drops, rules.values())
     rejected_rows = rejects.select(["seq_no", "file", "line", "reason", "raw"])
     records = numbers(rejects["records"], null=1)
     verdicts = []
@@ -292,43 +297,42 @@ def _judge_quarantine(stage: JudgedStage, about: Checked, drops: Sequence[int], 
             sample=tuple(rejected_rows.filter(of_check).slice(0, MAX_EXAMPLES).to_pylist()),
         )
         if broken:
-            verdict = _verdict_on_stop(stage, about, verdict, holds=share >= check.least_share)
+            verdict = _verdict_on_stop(run, about, verdict, holds=share >= check.least_share)
         verdicts.append(verdict)
     return verdicts
 
 
-def _verdict_on_stop(stage: JudgedStage, about: Checked, verdict: Verdict, *, holds: bool) -> Verdict:
+def _verdict_on_stop(run: JudgedRun, about: Checked, verdict: Verdict, *, holds: bool) -> Verdict:
     """The verdict on a check that sent rows to quarantine; failed or overridden unless the check `holds`."""
     look = f"`tidemark quarantine list {about.source}` shows them; mend the file, or the check and replay them."
     if holds:
         return replace(verdict, on_failure=look)
-    because = stage.overrides.get(verdict.name)
+    because = run.overrides.get(verdict.name)
     if because is not None:
         return replace(verdict, verdict="overridden", because=because, on_failure=look)
     return replace(verdict, verdict="failed", on_failure=on_failure(about, verdict.name, "fail"))
 
 
-def _conclude(stage: JudgedStage, gate: str, verdicts: list[Verdict]) -> None:
+def _conclude(run: JudgedRun, lake: Lake, gate: str, verdicts: list[Verdict]) -> Judgement:
     """Keep the verdicts, record those that were overridden, and refuse to go on if one of them stops the run."""
     if not verdicts:
-        return
-    keep_verdicts(stage, gate, [asdict(verdict) for verdict in verdicts], _KINDS)
-    _record_overrides(stage, verdicts)
+        return Judgement()
+    keep_verdicts(run.lease, gate, [asdict(verdict) for verdict in verdicts], _KINDS)
+    _record_overrides(run, lake, verdicts)
+    refuse_failed(gate, verdicts, settings=run.settings, source=run.source.name, run_id=run.run_id)
     answers = [verdict.verdict for verdict in verdicts]
-    stage.report["checks"] = ", ".join(f"{answers.count(a)} {a}" for a in dict.fromkeys(answers))
-    not_passed = [f"{v.name} {v.verdict}: {v.observed}" for v in verdicts if v.verdict != "passed"]
-    stage.add_not_passed(not_passed)
-    if any(verdict.stops for verdict in verdicts):
-        write_verdicts(stage)
-    refuse_failed(gate, verdicts, settings=stage.settings, source=stage.source.name, run_id=stage.run_id)
+    return Judgement(
+        checks=", ".join(f"{answers.count(a)} {a}" for a in dict.fromkeys(answers)),
+        not_passed=tuple(f"{v.name} {v.verdict}: {v.observed}" for v in verdicts if v.verdict != "passed"),
+    )
 
 
-def _record_overrides(stage: JudgedStage, verdicts: Sequence[Verdict]) -> None:
-    person_and_time = {"overridden_by": stage.asked_by, "recorded_at": datetime.now(UTC)}
+def _record_overrides(run: JudgedRun, lake: Lake, verdicts: Sequence[Verdict]) -> None:
+    person_and_time = {"overridden_by": run.asked_by, "recorded_at": datetime.now(UTC)}
     rows = [
-        {**stage.run_columns, **person_and_time, "name": v.name, "because": v.because}
+        {**run.columns, **person_and_time, "name": v.name, "because": v.because}
         for v in verdicts
         if v.verdict == "overridden"
     ]
     if rows:
-        stage.lake.record(OVERRIDES, rows)
+        lake.record(OVERRIDES, rows)

@@ -13,7 +13,6 @@ from spark_jobs.config import Settings
 from spark_jobs.gates import GateFailed, run_gate
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.leases import Lease
-from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.descriptions.quality_tables import RESULTS
 from spark_jobs.storage.descriptions.times import instant
 from spark_jobs.storage.lakes.lake import Lake
@@ -23,87 +22,104 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedStage:
-    """A stage of a run, as far as its judges need it.
+class JudgedRun:
+    """A run as its judges know it: its name in the tables of `quality`, and the keeper of its verdicts.
 
     Attributes:
-        publication: the publication in force when the stage began.
+        settings: the folders of reports and of a team's own suites.
         lease: keeps the run's verdicts until its publication.
         interval_us: the run's interval `[lo, hi)`, in microseconds.
-        seal_us: the seal with which the stage began, in microseconds.
         overrides: checks that may fail without stopping the run, each with a person's reason.
         asked_by: the person who asked for the run, and so gave these reasons.
-        report: lines for the stage's summary; the judges add theirs.
+        plainly: gates are judged without Great Expectations and its reports.
     """
 
     settings: Settings
     source: Source
-    lake: Lake
-    publication: Publication
-    lease: Lease
     run_id: str
+    lease: Lease
     interval_us: tuple[int, int]
-    seal_us: int
     overrides: Mapping[str, str]
     asked_by: str
-    report: dict[str, Any]
+    plainly: bool
 
     @property
     def token(self) -> int:
-        """The token under which the stage writes."""
+        """The token under which the run's present stage writes."""
         return self.lease.fence.token
 
     @property
-    def run_columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:
         """The columns that name the run in the tables of `quality`."""
         lo_us, hi_us = self.interval_us
         run = {"source": self.source.name, "token": self.token, "run_id": self.run_id}
         return {**run, "drop_lo": instant(lo_us), "drop_hi": instant(hi_us)}
 
-    def add_not_passed(self, lines: Sequence[str]) -> None:
-        """Add lines on checks that did not pass to the report."""
-        if lines:
-            self.report["not_passed"] = [*self.report.get("not_passed", []), *lines]
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The outcome of judging rows with which a run may go on, in words for people.
+
+    `gate`: the gate, with the number of its expectations; empty if none was judged. `gate_seconds`: time that it took.
+    `checks`: how many checks passed, warned, and so on. `not_passed`: a line for each check that did not pass.
+    """
+
+    gate: str = ""
+    gate_seconds: float = 0.0
+    checks: str = ""
+    not_passed: tuple[str, ...] = ()
+
+    def plus(self, later: Judgement) -> Judgement:
+        """Both judgements in one; `later` decides about gate and checks if it has some."""
+        return Judgement(
+            later.gate or self.gate,
+            self.gate_seconds + later.gate_seconds,
+            later.checks or self.checks,
+            self.not_passed + later.not_passed,
+        )
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The lines of the stage's report."""
+        gate = {"gate": self.gate, "gate_seconds": round(self.gate_seconds, 3)} if self.gate else {}
+        checks = {"checks": self.checks} if self.checks else {}
+        return {**gate, **checks, **({"not_passed": [*self.not_passed]} if self.not_passed else {})}
 
 
-def pass_gate(stage: JudgedStage, gate: str, measured: Measurement, *, again: bool = False) -> None:
-    """Judge `measured` by the suite of `gate`. The verdicts are written to `quality.results` with the publication.
+def pass_gate(run: JudgedRun, gate: str, measured: Measurement, *, again: bool = False) -> Judgement:
+    """Judge `measured` by the suite of `gate`, and keep the verdicts.
 
     `again`: the gate was judged in an earlier stage of the run; if it passes now, the earlier verdicts are kept.
 
     Raises:
-        GateFailed: an expectation does not hold; the run's verdicts are then written to the table at once.
+        GateFailed: an expectation does not hold.
     """
     start_s = time.monotonic()
     try:
         verdicts = run_gate(
             gate,
             measured.values,
-            settings=stage.settings,
-            source=stage.source.name,
-            run_id=stage.run_id,
+            settings=run.settings,
+            source=run.source.name,
+            run_id=run.run_id,
             find_examples=measured.examples,
-            # a lake without Spark is for trying and for tests, which nobody keeps reports of
-            plainly=stage.lake.spark is None,
+            plainly=run.plainly,
         )
     except GateFailed as failure:
-        keep_verdicts(stage, gate, failure.failed)
-        write_verdicts(stage)
+        keep_verdicts(run.lease, gate, failure.failed)
         raise
     if not again:
-        keep_verdicts(stage, gate, [asdict(v) for v in verdicts])
-    stage.report["gate"] = f"{gate}: {len(verdicts)} expectations hold"
-    spent = measured.seconds + time.monotonic() - start_s
-    stage.report["gate_seconds"] = round(stage.report.get("gate_seconds", 0.0) + spent, 3)
+        keep_verdicts(run.lease, gate, [asdict(v) for v in verdicts])
+    return Judgement(f"{gate}: {len(verdicts)} expectations hold", measured.seconds + time.monotonic() - start_s)
 
 
 def keep_verdicts(
-    stage: JudgedStage, gate: str, verdicts: Iterable[dict[str, Any]], kinds: Collection[str] = ("invariant",)
+    lease: Lease, gate: str, verdicts: Iterable[Mapping[str, Any]], kinds: Collection[str] = ("invariant",)
 ) -> None:
-    """Keep verdicts of the gate for the publication, in place of its earlier verdicts of these kinds."""
-    others = [v for v in stage.lease.verdicts if v["gate"] != gate or v.get("kind") not in kinds]
+    """Keep verdicts of the gate for the run's publication, in place of its earlier verdicts of these kinds."""
+    others = [v for v in lease.verdicts if v["gate"] != gate or v.get("kind") not in kinds]
     # the lease's file is JSON, so samples are kept as text
-    stage.lease.verdicts = [*others, *({**v, "sample": as_json(v["sample"])} for v in verdicts)]
+    lease.verdicts = [*others, *({**v, "sample": as_json(v["sample"])} for v in verdicts)]
 
 
 def as_json(sample: Sequence[Mapping[str, Any]]) -> str | None:
@@ -111,10 +127,14 @@ def as_json(sample: Sequence[Mapping[str, Any]]) -> str | None:
     return json.dumps([dict(row) for row in sample], default=str, ensure_ascii=False) if sample else None
 
 
-def write_verdicts(stage: JudgedStage) -> None:
-    """Write the run's verdicts to `quality.results`, and remove them from the lease."""
-    if not stage.lease.verdicts:
+def write_verdicts(lake: Lake, run: JudgedRun, seal_us: int) -> None:
+    """Write the run's verdicts to `quality.results`, and remove them from its lease.
+
+    `seal_us`: the seal with which the stage began, from which on the verdicts are known.
+    """
+    lease = run.lease
+    if not lease.verdicts:
         return
-    common = {**stage.run_columns, "recorded_at": datetime.now(UTC), "known_from": instant(max(stage.seal_us, 0))}
-    stage.lake.record(RESULTS, [{**common, **verdict} for verdict in stage.lease.verdicts])
-    stage.lease.verdicts = []
+    common = {**run.columns, "recorded_at": datetime.now(UTC), "known_from": instant(max(seal_us, 0))}
+    lake.record(RESULTS, [{**common, **verdict} for verdict in lease.verdicts])
+    lease.verdicts = []

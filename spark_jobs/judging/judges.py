@@ -15,46 +15,50 @@ from spark_jobs.engine.measures import OVERFLOWN
 from spark_jobs.engine.windows import Account
 from spark_jobs.gates.measures import bronze, gold, silver, trace
 from spark_jobs.judging.checks import check_landed, check_states, check_windows
-from spark_jobs.judging.gate import JudgedStage, keep_verdicts, pass_gate
+from spark_jobs.judging.gate import JudgedRun, Judgement, keep_verdicts, pass_gate
 from spark_jobs.judging.metrics import keep_metrics
 from spark_jobs.judging.overflows import KIND, report_states, report_windows
 from spark_jobs.landing.ledger import PendingLanding
 from spark_jobs.restatement.overflows import Overflows
 from spark_jobs.restatement.touched import Range, Scope
+from spark_jobs.storage.coordination.leases import Lease
+from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.frontiers import Move, SourceFrontiers
 
 
-def judge_landings(stage: JudgedStage, landings: Mapping[int, PendingLanding]) -> None:
+def judge_landings(run: JudgedRun, lake: Lake, landings: Mapping[int, PendingLanding]) -> Judgement:
     """Judge landings by the bronze gate, the checks of rows and drift. `landings` are by number."""
     if not landings:
-        return
-    pass_gate(stage, "bronze", bronze(stage.lake, stage.source, landings=list(landings)))
-    check_landed(stage, landings, keep_metrics(stage, landings))
+        return Judgement()
+    gate = pass_gate(run, "bronze", bronze(lake, run.source, landings=list(landings)))
+    n_records, drift = keep_metrics(run, lake, landings)
+    return gate.plus(drift).plus(check_landed(run, lake, landings, n_records))
 
 
-def judge_moves(stage: JudgedStage, moves: Iterable[tuple[Move, Sequence[int]]]) -> None:
+def judge_moves(run: JudgedRun, lake: Lake, moves: Iterable[tuple[Move, Sequence[int]]]) -> Judgement:
     """Judge moves of the frontiers by the trace gate; each comes with the landings that it took into the trace."""
+    judgement = Judgement()
     for move, landings in moves:
-        measured = trace(
-            stage.lake, stage.source, before=move.before, after=move.after, token=move.token, landings=landings
-        )
-        pass_gate(stage, "trace", measured)
+        measured = trace(lake, run.source, before=move.before, after=move.after, token=move.token, landings=landings)
+        judgement = judgement.plus(pass_gate(run, "trace", measured))
+    return judgement
 
 
-def judge_merges(stage: JudgedStage, before: SourceFrontiers, after: SourceFrontiers) -> None:
+def judge_merges(run: JudgedRun, lake: Lake, before: SourceFrontiers, after: SourceFrontiers) -> Judgement:
     """Judge the trace again after its batches were merged."""
-    measured = trace(stage.lake, stage.source, before=before, after=after, token=stage.token, landings=[])
-    pass_gate(stage, "trace", measured, again=True)
+    measured = trace(lake, run.source, before=before, after=after, token=run.token, landings=[])
+    return pass_gate(run, "trace", measured, again=True)
 
 
 def judge_windows(
-    stage: JudgedStage,
+    run: JudgedRun,
+    lake: Lake,
     scope: Scope,
     definitions: Sequence[Definition],
     ranges: Mapping[str, list[Range]],
     accounts: Mapping[str, Account],
     overflows: Mapping[str, Overflows],
-) -> None:
+) -> Judgement:
     """Judge the corrections of silver by its gate and the checks of windows, and warn of overflows.
 
     Args:
@@ -62,24 +66,24 @@ def judge_windows(
         accounts: the accounts of the touched rows, by definition.
         overflows: the results that do not fit into their types, by definition.
     """
-    report_windows(stage, overflows)
+    warnings = report_windows(run.lease, overflows)
     # a changed definition may have published windows anywhere
     read = {d.name: ranges[d.name] for d in definitions if d.name in ranges and not scope.of_parts(d.part).everything}
-    pass_gate(
-        stage, "silver", silver(stage.lake, scope, definitions, token=stage.token, ranges=read, accounts=accounts)
-    )
-    check_windows(stage)
+    measured = silver(lake, scope, definitions, token=run.token, ranges=read, accounts=accounts)
+    gate = pass_gate(run, "silver", measured)
+    return warnings.plus(gate).plus(check_windows(run, lake, scope.publication))
 
 
-def keep_promoted_overflows(stage: JudgedStage, verdicts: Iterable[Mapping[str, Any]]) -> None:
+def keep_promoted_overflows(lease: Lease, verdicts: Iterable[Mapping[str, Any]]) -> None:
     """Keep the warnings of an environment's build for the publication of its rows."""
-    keep_verdicts(stage, "silver", map(dict, verdicts), (KIND,))
+    keep_verdicts(lease, "silver", verdicts, (KIND,))
 
 
-def judge_states(stage: JudgedStage, scope: Scope) -> None:
+def judge_states(run: JudgedRun, lake: Lake, scope: Scope) -> Judgement:
     """Judge the corrections of gold by its gate and the checks of states, and warn of overflows."""
-    measured = gold(stage.lake, scope, token=stage.token)
-    pass_gate(stage, "gold", measured)
+    measured = gold(lake, scope, token=run.token)
+    gate = pass_gate(run, "gold", measured)
     count = measured.values[OVERFLOWN]
-    report_states(stage, count, measured.examples([(OVERFLOWN,)])[OVERFLOWN] if count else [])
-    check_states(stage)
+    examples = measured.examples([(OVERFLOWN,)])[OVERFLOWN] if count else []
+    warnings = report_states(run.lease, run.source, count, examples)
+    return gate.plus(warnings).plus(check_states(run, lake, scope.publication))

@@ -8,22 +8,22 @@ from typing import Any
 
 from spark_jobs.gates import Verdict
 from spark_jobs.gates.verdicts import MAX_EXAMPLES, Answer
-from spark_jobs.judging.gate import JudgedStage, keep_verdicts, write_verdicts
+from spark_jobs.judging.gate import JudgedRun, keep_verdicts, write_verdicts
 from spark_jobs.publish.marts import MartTest
-from spark_jobs.storage.lakes.lake import with_frames
+from spark_jobs.storage.lakes.lake import FrameLake
 from spark_jobs.storage.names.shown_marts import MARTS
 
 _ANSWERS: dict[str, Answer] = {"pass": "passed", "warn": "warned", "fail": "failed"}
 
 
-def keep_mart_tests(stage: JudgedStage, tests: Sequence[MartTest]) -> None:
-    """Record a verdict for each test, with some rows that break it.
+def keep_mart_tests(run: JudgedRun, lake: FrameLake, seal_us: int, tests: Sequence[MartTest]) -> None:
+    """Record a verdict for each test, with some rows that break it; `seal_us` is as in `write_verdicts`.
 
     A test that dbt skipped has a verdict too, since it may hold marts back.
     """
-    verdicts = [verdict_of(test, _rows(stage, test)) for test in tests]
-    keep_verdicts(stage, MARTS, [asdict(verdict) for verdict in verdicts], ("mart_test",))
-    write_verdicts(stage)
+    verdicts = [verdict_of(test, _rows(lake, test)) for test in tests]
+    keep_verdicts(run.lease, MARTS, [asdict(verdict) for verdict in verdicts], ("mart_test",))
+    write_verdicts(lake, run, seal_us)
 
 
 def verdict_of(test: MartTest, rows: Sequence[dict[str, Any]] = ()) -> Verdict:
@@ -48,14 +48,14 @@ def verdict_of(test: MartTest, rows: Sequence[dict[str, Any]] = ()) -> Verdict:
     )
 
 
-def _rows(stage: JudgedStage, test: MartTest) -> list[dict[str, Any]]:
+def _rows(lake: FrameLake, test: MartTest) -> list[dict[str, Any]]:
     """Some rows that break a test; none if its query can't be run again."""
     from pyspark.errors import PySparkException
 
     if test.status not in ("fail", "warn") or not test.query:
         return []
     try:
-        failing = with_frames(stage.lake, "a mart's query").spark.sql(test.query).limit(MAX_EXAMPLES).toArrow()
+        failing = lake.spark.sql(test.query).limit(MAX_EXAMPLES).toArrow()
     except PySparkException:
         return []
     return list(failing.to_pylist())

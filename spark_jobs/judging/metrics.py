@@ -12,36 +12,38 @@ import pyarrow.compute as pc
 from spark_jobs.engine.measures import DropChange, Key, drop_changes
 from spark_jobs.gates.drift import compare_with_history, judge_drift, totals
 from spark_jobs.gates.measures.parts import of_landings
-from spark_jobs.judging.gate import JudgedStage, keep_verdicts
+from spark_jobs.judging.gate import JudgedRun, Judgement, keep_verdicts
 from spark_jobs.landing.ledger import COUNTS, RETRACTED, PendingLanding, drop_bounds
+from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.quality_tables import METRICS
 from spark_jobs.storage.descriptions.tables import FILES, chunks
+from spark_jobs.storage.lakes.lake import Lake
 
 
-def keep_metrics(stage: JudgedStage, landings: Mapping[int, PendingLanding]) -> int:
+def keep_metrics(run: JudgedRun, lake: Lake, landings: Mapping[int, PendingLanding]) -> tuple[int, Judgement]:
     """Record once how these landings changed their drops, and compare these drops with earlier ones.
 
-    Returns how many records the drops have now, rejects included.
+    Returns how many records the drops have now, rejects included, and the judgement on their drift.
     """
-    of_source = pc.field("source") == stage.source.name
-    recorded = stage.lake.records(METRICS, of_source)
+    of_source = pc.field("source") == run.source.name
+    recorded = lake.records(METRICS, of_source)
     lacking = sorted(set(landings) - {row["landing"] for row in recorded})
     if lacking:
-        metrics = _metrics(stage, lacking)
-        stage.lake.record_next(METRICS, of_source, lambda present: _new(metrics, present))
+        metrics = _metrics(lake, run.source, run.run_id, lacking)
+        lake.record_next(METRICS, of_source, lambda present: _new(metrics, present))
         recorded = [*recorded, *_new(metrics, recorded)]
     drops, metrics_by_drop = sorted({n for landing in landings.values() for n in landing.drops}), totals(recorded)
     verdicts = judge_drift(
-        stage.settings,
+        run.settings,
         compare_with_history(metrics_by_drop, drops),
-        source=stage.source.name,
-        run_id=stage.run_id,
-        labels={n: stage.source.drops.label(n) for n in drops},
+        source=run.source.name,
+        run_id=run.run_id,
+        labels={n: run.source.drops.label(n) for n in drops},
     )
-    keep_verdicts(stage, "metrics", [asdict(verdict) for verdict in verdicts], ("drift",))
-    not_passed = [f"{v.name}: {v.observed}, {v.because}" for v in verdicts if v.verdict != "passed"]
-    stage.add_not_passed(not_passed)
-    return sum(metrics_by_drop[n]["rows"] + metrics_by_drop[n]["rejects"] for n in drops if n in metrics_by_drop)
+    keep_verdicts(run.lease, "metrics", [asdict(verdict) for verdict in verdicts], ("drift",))
+    drift = tuple(f"{v.name}: {v.observed}, {v.because}" for v in verdicts if v.verdict != "passed")
+    of_drops = [metrics_by_drop[n] for n in drops if n in metrics_by_drop]
+    return sum(each["rows"] + each["rejects"] for each in of_drops), Judgement(not_passed=drift)
 
 
 def _new(rows: list[dict[str, Any]], present: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -50,12 +52,12 @@ def _new(rows: list[dict[str, Any]], present: list[dict[str, Any]]) -> list[dict
     return [row for row in rows if (row["landing"], row["seq_no"]) not in recorded_keys]
 
 
-def _metrics(stage: JudgedStage, landings: list[int]) -> list[dict[str, Any]]:
-    """The rows of `quality.metrics` for these landings."""
-    changes = _changes(stage, landings)
+def _metrics(lake: Lake, source: Source, run_id: str, landings: list[int]) -> list[dict[str, Any]]:
+    """The rows of `quality.metrics` for these landings. `run_id` names the run if the ledger does not."""
+    changes = _changes(lake, source, landings)
     rows: dict[Key, dict[str, Any]] = {}
     counts_by_path: dict[str, tuple[int, int]] = {}
-    ledger = stage.lake.records(FILES, pc.field("source") == stage.source.name)
+    ledger = lake.records(FILES, pc.field("source") == source.name)
     for entry in sorted(ledger, key=lambda entry: entry["landing"]):
         path = entry["path"]
         counts = {name: entry[name] or 0 for name in COUNTS}
@@ -66,27 +68,27 @@ def _metrics(stage: JudgedStage, landings: list[int]) -> list[dict[str, Any]]:
         if entry["landing"] not in landings:
             continue
         key = entry["landing"], entry["seq_no"]
-        row = rows.setdefault(key, {**_row_without_counts(stage, *key), "run_id": entry["run_id"]})
+        row = rows.setdefault(key, {**_row_without_counts(source, *key), "run_id": entry["run_id"]})
         row["files"] += now[0] - before[0]
         row["bytes"] += now[1] - before[1]
         for name in ("rows", "rejects", "duplicates"):
             row[name] += counts[name] - counts[f"{name}_back"]
     for key, change in changes.items():
-        row = rows.setdefault(key, {**_row_without_counts(stage, *key), "run_id": stage.run_id})
+        row = rows.setdefault(key, {**_row_without_counts(source, *key), "run_id": run_id})
         row |= {"late_rows": change.late_rows, "late_by_max": change.late_by_max, "nulls": json.dumps(change.nulls)}
     return list(rows.values())
 
 
-def _row_without_counts(stage: JudgedStage, landing: int, seq_no: int) -> dict[str, Any]:
+def _row_without_counts(source: Source, landing: int, seq_no: int) -> dict[str, Any]:
     counts = dict.fromkeys(("files", "bytes", "rows", "rejects", "duplicates", "late_rows", "late_by_max"), 0)
-    return {**drop_bounds(stage.source, seq_no), **counts, "landing": landing, "nulls": "{}"}
+    return {**drop_bounds(source, seq_no), **counts, "landing": landing, "nulls": "{}"}
 
 
-def _changes(stage: JudgedStage, landings: list[int]) -> dict[Key, DropChange]:
+def _changes(lake: Lake, source: Source, landings: list[int]) -> dict[Key, DropChange]:
     """The changes of drops that are counted in the chunks of these landings, by landing and drop."""
-    source, changes = stage.source, dict[Key, DropChange]()
+    changes: dict[Key, DropChange] = {}
     names = ["seq_no", "landing", "diff", "rows", "event_times", *(f"c_{c}" for c in source.columns)]
-    stored = stage.lake.stored(chunks(source), names, of_landings(landings))
+    stored = lake.stored(chunks(source), names, of_landings(landings))
     for table in stored.tables():
         for key, change in drop_changes(table, list(source.columns), source.drops).items():
             changes.setdefault(key, DropChange()).add(change)

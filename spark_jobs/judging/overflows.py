@@ -7,8 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from spark_jobs.gates.verdicts import MAX_EXAMPLES, Verdict
-from spark_jobs.judging.gate import JudgedStage, keep_verdicts
+from spark_jobs.judging.gate import Judgement, keep_verdicts
 from spark_jobs.restatement.overflows import Overflows
+from spark_jobs.sources import Source
+from spark_jobs.storage.coordination.leases import Lease
 
 KIND = "overflow"
 _WIDER = (
@@ -16,20 +18,20 @@ _WIDER = (
 )
 
 
-def report_windows(stage: JudgedStage, overflows: Mapping[str, Overflows]) -> None:
+def report_windows(lease: Lease, overflows: Mapping[str, Overflows]) -> Judgement:
     """Warn of this run's windows with a result that is null because it does not fit; `overflows` is by definition."""
     verdicts = [
         _verdict("silver", f"silver.{name}", f"{each.count} results of windows", each.count, each.listed)
         for name, each in overflows.items()
         if each.count
     ]
-    _keep(stage, "silver", verdicts)
+    return _keep(lease, "silver", verdicts)
 
 
-def report_states(stage: JudgedStage, count: int, sample: Sequence[Mapping[str, Any]]) -> None:
+def report_states(lease: Lease, source: Source, count: int, sample: Sequence[Mapping[str, Any]]) -> Judgement:
     """Warn of this run's states with a sum that is null because it does not fit: their number and a sample."""
-    table = f"gold.{stage.source.name}"
-    _keep(stage, "gold", [_verdict("gold", table, f"{count} states", count, sample)] if count else [])
+    table = f"gold.{source.name}"
+    return _keep(lease, "gold", [_verdict("gold", table, f"{count} states", count, sample)] if count else [])
 
 
 def _verdict(gate: str, table: str, observed: str, failing: int, sample: Sequence[Mapping[str, Any]]) -> Verdict:
@@ -50,6 +52,6 @@ def _verdict(gate: str, table: str, observed: str, failing: int, sample: Sequenc
     )
 
 
-def _keep(stage: JudgedStage, gate: str, verdicts: Sequence[Verdict]) -> None:
-    keep_verdicts(stage, gate, [asdict(verdict) for verdict in verdicts], (KIND,))
-    stage.add_not_passed([f"{verdict.name}: {verdict.observed}" for verdict in verdicts])
+def _keep(lease: Lease, gate: str, verdicts: Sequence[Verdict]) -> Judgement:
+    keep_verdicts(lease, gate, [asdict(verdict) for verdict in verdicts], (KIND,))
+    return Judgement(not_passed=tuple(f"{verdict.name}: {verdict.observed}" for verdict in verdicts))

@@ -329,7 +329,7 @@ def _identities(batches: Iterable[pa.RecordBatch], *, wanted: BloomFilter) -> It
 def _select_passing(payload: pa.Scalar, wanted: BloomFilter) -> pa.Table:
     """`row_id` and `delta_id` of a block's rows whose delta_ids pass the filter."""
     rows = decode(payload).select(["row_id", "delta_id"]).combine_chunks()
-    return rows.filter(pa.array(wanted.passing(hashes_of(rows.column("delta_id")))))
+    return rows.filter(pa.array(wanted.may_contain(hashes_of(rows.column("delta_id")))))
 
 
 def _payload(rows: pa.Table) -> bytes:

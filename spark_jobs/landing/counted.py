@@ -57,7 +57,7 @@ def _select_passing(batches: Iterable[pa.RecordBatch], *, wanted: BloomFilter) -
         lists = batch.column("delta_ids")
         chunk, texts = pc.list_parent_indices(lists), lists.flatten()
         present = pc.is_valid(texts)
-        passing = pa.array(np.flatnonzero(present)[wanted.passing(hashes_of(texts.filter(present)))])
+        passing = pa.array(np.flatnonzero(present)[wanted.may_contain(hashes_of(texts.filter(present)))])
         columns = {
             "diff": batch.column("diff").take(chunk.take(passing)),
             "landing": batch.column("landings").flatten().take(passing),

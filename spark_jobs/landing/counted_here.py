@@ -31,7 +31,7 @@ def counted_identities(lake: TableReader, source: Source, wanted: BloomFilter) -
     for table in _landed_chunks(lake, source, ["delta_ids"], pc.is_valid(pc.field("delta_ids"))).tables():
         rows = _flat(table, {"delta_id": "delta_ids"})
         rows = rows.filter(pc.is_valid(rows["delta_id"]))
-        passing = pa.array(wanted.passing(hashes_of(rows["delta_id"])))
+        passing = pa.array(wanted.may_contain(hashes_of(rows["delta_id"])))
         parts.append(rows.filter(passing).select(_IDENTITY.names).cast(_IDENTITY))
     whole = pa.concat_tables(parts)
     return whole.filter(pa.array(_is_counting(whole))).select(["row_id", "delta_id"])

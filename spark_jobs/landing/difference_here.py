@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from spark_jobs.engine.columns import Ints, numbers
 from spark_jobs.engine.hashes import BloomFilter, hashes_of, row_hashes
 from spark_jobs.engine.records import COLUMN_PREFIX
-from spark_jobs.engine.updates import consolidated
+from spark_jobs.engine.updates import consolidate_rows
 from spark_jobs.landing.blocks import Blocks
 from spark_jobs.landing.counted import DUPLICATE, REJECT
 from spark_jobs.landing.counted_here import counted_identities, counted_rows, counted_rows_of_drops, open_rows
@@ -60,7 +60,7 @@ def difference_here(
     came = resolved.filter(counts_itself).select(names)
     hidden = _as_duplicates(source, resolved.filter(pc.invert(counts_itself)), places)
     return DifferenceHere(
-        consolidated(pa.concat_tables([_with_diff(present.counted, -1), _with_diff(came, 1)])),
+        consolidate_rows(pa.concat_tables([_with_diff(present.counted, -1), _with_diff(came, 1)])),
         _net(present.duplicates.select(DUPLICATE), hidden, DUPLICATE),
         _rejects(lake, source, blocks, numbers(new["row_id"]), concerned),
         after,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_jobs.engine.columns import repeated
+from spark_jobs.engine.columns import repeated_values
 from spark_jobs.engine.hashes import BloomFilter, Hashes, hashes_of
 from spark_jobs.exchange import answers
 from spark_jobs.landing.blocks import Blocks
@@ -37,7 +37,7 @@ def suspects(lake: Lake, source: Source, blocks: Blocks, first: Hashes) -> Hashe
     shared = []
     for number in range(blocks.hash_ranges):
         new = blocks.hashes(number) if number else first
-        shared += [repeated(new), _landed_hashes(lake.spark, landed, new)]
+        shared += [repeated_values(new), _landed_hashes(lake.spark, landed, new)]
     return np.unique(np.concatenate(shared))
 
 
@@ -60,5 +60,5 @@ def _passing_hashes(landed: StoredRows, *, wanted: BloomFilter) -> bytes:
     for table in landed.tables():
         for delta_ids in table["delta_ids"].chunks:
             hashes = hashes_of(delta_ids.flatten().drop_null())
-            passing.append(hashes[wanted.passing(hashes)].tobytes())
+            passing.append(hashes[wanted.may_contain(hashes)].tobytes())
     return b"".join(passing)

@@ -216,12 +216,10 @@ def _tag_rows(one: DataFrame, other: DataFrame, columns: list[str], diff: int) -
 
 def _keep(rehearsal: Rehearsal, source: Source, folder: str) -> KeptRows:
     tables = [*(definition.table() for definition in definitions(source)), LATE, STATE, CHAINS]
-    windows = next(stage for stage in rehearsal.stages if stage.name == "window")
     # samples are JSON in a lease
-    verdicts = [
-        {**v, "sample": json.loads(v["sample"] or "[]")} for v in windows.lease.verdicts if v.get("kind") == KIND
-    ]
-    return KeptRows(folder, rehearsal.lake.keep(tables, folder), windows.summary.get("accounts", {}), verdicts)
+    verdicts = [{**v, "sample": json.loads(v["sample"] or "[]")} for v in rehearsal.verdicts if v.get("kind") == KIND]
+    accounts = rehearsal.reports["window"].get("accounts", {})
+    return KeptRows(folder, rehearsal.lake.keep(tables, folder), accounts, verdicts)
 
 
 @dataclass
@@ -283,13 +281,12 @@ def _show(
 
 def _publication_after(source: Source, rehearsal: Rehearsal) -> Publication:
     """The publication that the rehearsed run would make."""
-    last = rehearsal.stages[-1]
-    before = rehearsal.before.publication
+    before, reached = rehearsal.before.publication, rehearsal.frontiers
     return replace(
         before,
-        published_us=last.frontiers.seal_us,
-        reached_us=last.frontiers.reached_us,
-        complete_us=last.frontiers.complete_us(source),
+        published_us=reached.seal_us,
+        reached_us=reached.reached_us,
+        complete_us=reached.complete_us(source),
         tokens=tuple(sorted({*before.tokens, *rehearsal.tokens})),
     )
 

@@ -7,7 +7,7 @@ plan checks that first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -21,14 +21,14 @@ from spark_jobs.jobs.base import Base
 from spark_jobs.jobs.beginning import gap_of, initial_frontiers
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.estimate import estimate_seconds
-from spark_jobs.jobs.preparation import base_of_run, listed_files
+from spark_jobs.jobs.preparation import files_to_land
 from spark_jobs.jobs.request import ALL, Request
 from spark_jobs.jobs.stages import WORK
 from spark_jobs.jobs.window import RestatedWindows
 from spark_jobs.judging.overflows import report_windows
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.ledger import COUNTS, versions
-from spark_jobs.model import FIRST
+from spark_jobs.model import FIRST, Report
 from spark_jobs.plans.replay import Asked, replay_of
 from spark_jobs.restatement.preview import TableDifference, differences
 from spark_jobs.sources import Source
@@ -38,6 +38,7 @@ from spark_jobs.storage.descriptions.tables import FILES
 from spark_jobs.storage.lakes.overlay import OverlayLake
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import frontiers
+from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.gap import SealGap
 
 if TYPE_CHECKING:
@@ -131,8 +132,9 @@ class Rehearsal:
     """A run up to its last stage but one, in a lake that keeps its writes apart.
 
     `before`: the first stage as it was before it did anything. `files`: the files of its drops. `landed_paths`: those
-    in the ledger. `stages`: the stages that were done, in order, with their `tokens`. `past`: (rows, seconds) of the
-    last whole runs of the source.
+    in the ledger. `reports`: those of the stages that were done, by name, in order. `tokens`: the tokens of these
+    stages. `frontiers`: those up to which the run would publish. `verdicts`: warnings about its rows. `past`: (rows,
+    seconds) of the last whole runs of the source.
     """
 
     lake: OverlayLake
@@ -140,8 +142,10 @@ class Rehearsal:
     before: Stage
     files: Sequence[LandingFile]
     landed_paths: Collection[str]
-    stages: Sequence[Stage]
+    reports: Mapping[str, Report]
     tokens: range
+    frontiers: SourceFrontiers
+    verdicts: Sequence[Mapping[str, Any]]
     past: Sequence[tuple[int, float]]
 
 
@@ -166,17 +170,27 @@ def rehearse_run(
 
         try:
             before = stage(FIRST)
-            files = listed_files(before)
-            base, landed_paths = base_of_run(before, files), set(versions(lake, source))
-            stages: list[Stage] = []
+            files = files_to_land(before).files
+            base, landed_paths = before.base(files), set(versions(lake, source))
+            reports: dict[str, Report] = {}
             for name, work in WORK.items():
-                stages.append(stage(name))
-                outcome = work(stages[-1])
-                stages[-1].summary.update(outcome.report)
+                last = stage(name)
+                outcome = work(last)
+                reports[name] = outcome.report
                 if isinstance(outcome, RestatedWindows):
-                    report_windows(stages[-1].judged, outcome.overflows)
-            tokens = range(first_token + 1, lease.fence.token + 1)
-            yield Rehearsal(lake, base, before, files, landed_paths, stages, tokens, lease.past)
+                    reports[name] |= report_windows(lease, outcome.overflows).report
+            yield Rehearsal(
+                lake,
+                base,
+                before,
+                files,
+                landed_paths,
+                reports,
+                tokens=range(first_token + 1, lease.fence.token + 1),
+                frontiers=last.frontiers,
+                verdicts=lease.verdicts,
+                past=lease.past,
+            )
         finally:
             forget_plans(settings, source)
             lake.close()
@@ -232,7 +246,7 @@ def plan_replay(
 def _plan(rehearsal: Rehearsal, sample: int) -> Plan:
     lake, before = rehearsal.lake, rehearsal.before
     source, request = before.source, before.request
-    landed, reported = lake.recorded_rows(FILES), rehearsal.stages[0].summary
+    landed, reported = lake.recorded_rows(FILES), rehearsal.reports[FIRST]
     chosen = request.chosen_files
     about = [f for f in rehearsal.files if chosen is None or f.path in chosen]
     of_files = {row["seq_no"] for row in landed} | {f.seq_no for f in about}
@@ -248,7 +262,7 @@ def _plan(rehearsal: Rehearsal, sample: int) -> Plan:
         changed_parts(source, before.publication),
         differences(lake, source, sample),
         estimate_seconds(rehearsal.past, sum(row["rows"] + (row["rows_back"] or 0) for row in landed)),
-        [{"stage": stage.name, **stage.summary} for stage in rehearsal.stages],
+        [{"stage": name, **report} for name, report in rehearsal.reports.items()],
         before.gap,
     )
 

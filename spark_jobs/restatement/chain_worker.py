@@ -40,7 +40,7 @@ from spark_jobs.engine.deltas import (
     states_table,
     unpack,
 )
-from spark_jobs.engine.restatement import CLOSING, LIVE, remaining, without_closed
+from spark_jobs.engine.restatement import CLOSING, LIVE, remaining_codes, without_closed
 from spark_jobs.engine.spark.checkpoints import BUCKET, PART_BYTES, PLACE
 from spark_jobs.restatement.chain_stretches import IDENTITY, ROW, SEGMENT_PART, STATE_PART, Stretches
 from spark_jobs.storage.descriptions.chain_tables import COMPACTION
@@ -219,7 +219,7 @@ class ChainWorker:
         same = stored.same_bits(ends.take(codes)) & (not self.everything)
         desired = np.flatnonzero(ends.status[: len(touched)] == Status.LIVE)
         # a state that changed gets a code that no desired state has
-        fresh_codes, ended = remaining(desired, codes + len(entities) * ~same)
+        fresh_codes, ended = remaining_codes(desired, codes + len(entities) * ~same)
         nobody = np.zeros(0, np.int64)
         keys = Keys(entities.take(pa.array(fresh_codes)), nobody, nobody)
         table = states_table(ends.take(fresh_codes), keys, self.meaning.names, pa.int64())

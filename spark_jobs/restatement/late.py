@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.engine.columns import Flags, Ints, numbers, present
-from spark_jobs.engine.updates import consolidated
+from spark_jobs.engine.updates import consolidate_rows
 from spark_jobs.engine.windows import LISTED_REASONS, Account, RowLateness
 from spark_jobs.exchange import ROWS_ALONE, ROWS_HERE, Block, Labelled, answers, exchange, is_for_here, tasks_for
 from spark_jobs.restatement.by_entity import dealt
@@ -180,7 +180,7 @@ class OtherLateRows:
 
         A row that was added and removed again below the horizon is not listed; one with other values is another row.
         """
-        net = consolidated(updates)
+        net = consolidate_rows(updates)
         for definition in self.definitions:
             yield self._select_taken(net, definition.name, f"t_{definition.time}", takes(definition, net))
         if self.source.state is not None:

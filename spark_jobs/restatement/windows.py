@@ -23,7 +23,7 @@ from spark_jobs.definitions.definition import Definition
 from spark_jobs.engine.columns import Ints, numbers
 from spark_jobs.engine.restatement import PLACED
 from spark_jobs.engine.spark.windows import DEFAULT_ROWS_A_SLICE, METRICS, Given
-from spark_jobs.engine.windows import SLICE_COLUMN, Account, MemoryBudget, Spread, copied, in_slices, spread
+from spark_jobs.engine.windows import SLICE_COLUMN, Account, MemoryBudget, Spread, in_slices, slice_halo, spread
 from spark_jobs.exchange import ROWS_ALONE, Block, Labelled, exchange, is_for_here
 from spark_jobs.memory import with_room
 from spark_jobs.restatement.overflows import Overflows
@@ -145,7 +145,7 @@ class _Piece:
     def _places(self, table: pa.Table) -> tuple[Ints, Ints, Ints]:
         """Three arrays: the places of rows in `table`, their slices and their tasks. A row occurs once per slice."""
         definition = self.part.definition
-        hashed, halo = key_hashes(table, definition.groups), copied(definition.kind)
+        hashed, halo = key_hashes(table, definition.groups), slice_halo(definition.kind)
         if isinstance(self.part, UpdatesInReach):
             times = [numbers(table["time"])]
             if definition.moves_late_rows:

@@ -110,14 +110,14 @@ class Arrangement(Generic[U]):
         """
         request = self.state.advance_request(self._time(seal), self.buckets)
         if updates is None and not request.moving:
-            self._commit(self.state.advanced(request, None, ()))
+            self._commit(self.state.advance(request, None, ()))
             return Advanced(0, 0)
         placed = self.plane.place(updates, request)
         try:
             self.state.check_front_door(placed.examined.first_below[0])
             if updates is not None:
                 self.plane.check_sums(updates, placed.examined.magnitude, self._all_updates)
-            after = self.state.advanced(request, placed.drained, placed.waiting)
+            after = self.state.advance(request, placed.drained, placed.waiting)
         except TidemarkError:
             self.plane.delete(placed.handles)
             raise
@@ -212,7 +212,7 @@ class Arrangement(Generic[U]):
     def unsealed_step(self) -> UnsealedStep:
         """Evict, then trim the first batch that is partly in the trace to the rest: at most one read and one write."""
         evicted = self.evict()
-        straddling = self.state.straddling()
+        straddling = self.state.straddling_batch()
         if straddling is not None:
             stored = self.plane.trim(straddling.handle, self.state.trace_upper)
             self._commit(self.state.replace_trimmed(straddling, stored), obsolete=[straddling])
@@ -384,7 +384,7 @@ def seal_all(arrangements: Sequence[Arrangement[U]], ts: int) -> None:
             found="several journals",
             next_step="open the arrangements with the same journal",
         )
-    sealed = [each.state.sealed(each._time(ts)) for each in arrangements]
+    sealed = [each.state.advance_seal(each._time(ts)) for each in arrangements]
     moved = [(each, after) for each, after in zip(arrangements, sealed, strict=True) if after != each.state]
     if moved:
         arrangements[0].journal.commit([StateChange(each.collection, each.state, after) for each, after in moved])

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from spark_jobs.engine.arrangement import AdvanceRequest
 from spark_jobs.engine.columns import Ints, numbers, present
 from spark_jobs.engine.hashes import hashes
-from spark_jobs.engine.updates import DIFF, TIME, Horizon, ascending, consolidated, visible_times
+from spark_jobs.engine.updates import DIFF, TIME, Horizon, consolidate_rows, sort_numbers, visible_times
 from spark_jobs.exchange import Block, Labelled, exchange, is_for_here, tasks_for
 from spark_jobs.memory import with_room
 from spark_jobs.sources import Source
@@ -92,7 +92,7 @@ class Placement:
         facts = self._facts(updates)
         updates = updates.drop_columns(["is_new"])
         if self.consolidates:
-            updates = consolidated(updates)
+            updates = consolidate_rows(updates)
         below = int(present(updates[BELOW]).sum())
         files = self.to.write(_by_batch(_with_token(updates, self.token), self.order))
         return json.dumps({**facts, "below": below, "files": as_plain(files)}).encode()
@@ -111,7 +111,7 @@ class Placement:
 
     def in_batches(self, updates: pa.Table, times: Ints, *, is_new: bool) -> pa.Table:
         """The updates with the columns `batch`, `below_horizon` and `is_new`."""
-        passed = self.horizon.passed(numbers(updates["event_time"]), times) | present(updates[BELOW])
+        passed = self.horizon.rows_below(numbers(updates["event_time"]), times) | present(updates[BELOW])
         due = times < self.request.seal
         levels = np.zeros(times.size, np.int64)
         levels[~due] = 1 + self.request.buckets.levels(times[~due], self.request.seal)
@@ -219,7 +219,7 @@ class Merging:
             place = updates.schema.get_field_index(TIME)
             moved = pa.array(np.maximum(numbers(updates[TIME]), self.since)).cast(updates.schema.field(place).type)
             updates = updates.set_column(place, TIME, moved)
-        updates = consolidated(updates)
+        updates = consolidate_rows(updates)
         updates = updates.append_column(BATCH, pa.repeat(self.handle, updates.num_rows))
         return json.dumps(as_plain(self.to.write(_by_batch(_with_token(updates, self.token), self.order)))).encode()
 
@@ -258,4 +258,4 @@ def _by_batch(updates: pa.Table, order: Sequence[str]) -> Iterator[pa.Table]:
     """Yield the updates of each batch in the order of its columns."""
     for handle in pc.unique(updates[BATCH]).to_pylist():
         of_batch = np.flatnonzero(pc.equal(updates[BATCH], handle))
-        yield updates.take(pa.array(ascending(updates, of_batch, order)))
+        yield updates.take(pa.array(sort_numbers(updates, of_batch, order)))

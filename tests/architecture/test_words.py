@@ -23,31 +23,20 @@ from tests.architecture.words import (
     is_participle,
     modules_at,
     participle_functions,
-    room_of,
     shared_class_names,
 )
 
-PARTICIPLES_LATER = frozenset({"engine", "engine.spark"})
-"""The rooms in which functions may still be named by a participle: many of the engine's are."""
-
-
-def rooms_that_are_done(later: frozenset[str] = frozenset()) -> list[Module]:
-    """The modules of all rooms but those in `later`."""
-    return [module for module in modules(*FOLDERS) if room_of(module) not in later]
-
 
 def test_names_of_things_are_nouns() -> None:
-    assert [str(place) for module in rooms_that_are_done() for place in banned_definitions(module)] == []
+    assert [str(place) for module in modules(*FOLDERS) for place in banned_definitions(module)] == []
 
 
 def test_functions_are_not_named_by_a_participle() -> None:
-    assert [
-        str(place) for module in rooms_that_are_done(PARTICIPLES_LATER) for place in participle_functions(module)
-    ] == []
+    assert [str(place) for module in modules(*FOLDERS) for place in participle_functions(module)] == []
 
 
 def test_each_allowed_name_is_in_use() -> None:
-    by_path = {module.path: module for module in rooms_that_are_done()}
+    by_path = {module.path: module for module in modules(*FOLDERS)}
     for path, names in ALLOWED_NAMES.items():
         module = by_path[path]
         elsewhere = module_of(f"elsewhere/{path}", module.text)
@@ -108,6 +97,7 @@ class Rows:
     def need(self): ...
     def stored(self): ...
     def counted_rows(self): ...
+    def __missing__(self): ...
 """
     places = participle_functions(module_of("spark_jobs/x.py", text))
     assert [str(place) for place in places] == ["spark_jobs/x.py:2 _listed", "spark_jobs/x.py:4 missing"]

@@ -187,11 +187,12 @@ def headless_docstrings(module: Module) -> list[str]:
 def participle_functions(module: Module) -> list[Place]:
     """The functions whose name is one participle.
 
-    Properties are left out, since they are read as fields are, and context managers: `with reporting(steps):`."""
+    Properties are left out, since they are read as fields are, and context managers: `with reporting(steps):`. So are
+    Python's own names, such as `__missing__`."""
     return [
         Place(module.path, function.lineno, function.name)
         for function in functions_of(module)
-        if is_participle(function.name.strip("_"))
+        if is_participle(function.name.removeprefix("_"))
         and function.name not in ALLOWED_FUNCTIONS
         and not _reads_as_a_phrase(function)
     ]

@@ -167,7 +167,7 @@ def as_compacted(n_days: int, rows_per_day: int) -> ArrangementState:
     """The state after so many day batches of one size, drained and compacted one by one; handles name no data yet."""
     state = ArrangementState()
     for day in range(n_days):
-        state = state.sealed(day + 1)
+        state = state.advance_seal(day + 1)
         request = state.drain_request()
         assert request is not None
         drained = state.install_drain(request, StoredBatch(f"t{day}", rows_per_day, rows_per_day, day, day))
@@ -208,7 +208,7 @@ def snapshot(spark: SparkSession, home: Path, n_days: int, rows_per_day: int, re
     one_set.writeTo(whole.qualified).append()
     journal = MemoryJournal()
     # one more day, sealed and empty, makes the time that all were forwarded to readable
-    journal.commit([StateChange("bench", ArrangementState(), state.sealed(n_days + 1))])
+    journal.commit([StateChange("bench", ArrangementState(), state.advance_seal(n_days + 1))])
     arrangement: Arrangement[DataFrame] = Arrangement(plane, journal, collection="bench")
 
     def read_out(frame: DataFrame) -> None:
@@ -245,7 +245,7 @@ def build(home: Path, n_days: int) -> None:
         stored = plane.stored(handles)
         standing, frontier_rows, ledger = SourceFrontiers.start(source), [], []
         for day, handle in enumerate(handles):
-            state = standing.arrangement.sealed(source.drops.interval(day)[1])
+            state = standing.arrangement.advance_seal(source.drops.interval(day)[1])
             request = state.drain_request()
             assert request is not None
             drained = state.install_drain(request, stored[handle])

@@ -56,7 +56,7 @@ def days_of_transitions(n_days: int) -> int:
     """Land, seal, drain, evict and compact for `n_days`, on metadata alone; returns the number of transitions."""
     state, n_transitions = ArrangementState(), 0
     for day in range(n_days):
-        state = state.append(UnsealedBatch(f"u{day}", (day, day + 1), day, day, 1, 1)).sealed(day + 1)
+        state = state.append(UnsealedBatch(f"u{day}", (day, day + 1), day, day, 1, 1)).advance_seal(day + 1)
         request = state.drain_request()
         assert request is not None
         drained = state.install_drain(request, StoredBatch(f"t{day}", 1, 1, day, day))

@@ -80,7 +80,7 @@ class Waiting:
             name = f"U{next(self.names)}"
             self.held[name] = held
             stored.append(StoredBatch(name, len(held), 1, min(held), max(held)))
-        self.state = self.state.sealed(seal).rewrite(moving, stored)
+        self.state = self.state.advance_seal(seal).rewrite(moving, stored)
         for batch in moving:
             del self.held[batch.handle]
         return [time for time in rows + landed if time < seal]
@@ -119,6 +119,6 @@ def test_an_update_that_waits_for_a_year_is_moved_a_few_times_and_rarely_opened(
 
 
 def test_updates_below_the_seal_are_not_put_back() -> None:
-    state = ArrangementState().sealed(5)
+    state = ArrangementState().advance_seal(5)
     with pytest.raises(TimeBelowSeal):
         state.rewrite((), [StoredBatch("U1", 1, 1, 4, 9)])

@@ -212,12 +212,12 @@ def test_the_state_alone_refuses_an_append_below_the_trace() -> None:
 def test_a_drain_that_holds_a_time_outside_its_interval_is_not_installed(
     least: int, greatest: int, refusal: type[TidemarkError] | None
 ) -> None:
-    first = ArrangementState().sealed(5)
+    first = ArrangementState().advance_seal(5)
     request = first.drain_request()
     assert request is not None
     state = first.install_drain(request, StoredBatch("t0", 1, 1, 4, 4))
     assert state is not None
-    state = state.sealed(9)
+    state = state.advance_seal(9)
     request = state.drain_request()
     assert request is not None
     stored = StoredBatch("t1", 2, 2, least, greatest)
@@ -344,7 +344,7 @@ def test_every_refusal_says_what_to_do_and_has_a_code_of_its_class() -> None:
         return [cls, *(found for sub in cls.__subclasses__() for found in below(sub))]
 
     with pytest.raises(SealRegression) as refusal:
-        ArrangementState(seal=Frontier.at(5)).sealed(4)
+        ArrangementState(seal=Frontier.at(5)).advance_seal(4)
     assert str(refusal.value) == (
         "seal_regression: expected a time at or beyond the seal [5], found 4; nothing was changed; "
         "seal at or beyond the present seal"

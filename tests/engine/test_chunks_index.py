@@ -22,7 +22,7 @@ def held_by(index: IntervalIndex, held: dict[int, tuple[int, int]]) -> None:
     assert index.span() == ((by_start[0][0], max(end for _, end in held.values())) if held else None)
     for lo, hi in ((-30, 90), (0, 0), (5, 12), (-20, -19), (21, 80), (4, 3)):
         wanted = [key for start, key in by_start if lo <= hi and start <= hi and held[key][1] >= lo]
-        assert index.overlapping(lo, hi) == wanted
+        assert index.overlapping_keys(lo, hi) == wanted
     for time in (-21, -20, 0, 3, 20, 21):
         starts = [start for start, _ in by_start]
         assert index.starting_at(time) == [key for start, key in by_start if start == time]
@@ -76,5 +76,5 @@ def test_one_interval_over_everything_does_not_make_a_query_visit_all_leaves() -
         for key in range(1, 20_000):
             index.add(key * 10, key * 10 + 9, key)
         CountingLeaf.visits = 0
-        assert index.overlapping(150_005, 150_005) == [0, 15_000]
+        assert index.overlapping_keys(150_005, 150_005) == [0, 15_000]
         assert CountingLeaf.visits <= 3

@@ -19,7 +19,7 @@ from spark_jobs.engine.corrections.chains import (
     satisfies_chain_invariant,
     updates_of,
 )
-from spark_jobs.engine.corrections.columns import COMPARISON_SORT_ROWS, consolidated
+from spark_jobs.engine.corrections.columns import COMPARISON_SORT_ROWS, consolidate
 from spark_jobs.engine.corrections.merging import (
     has_many_stale_times,
     merged_by_pieces,
@@ -51,7 +51,7 @@ def sums(rows: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
 
 
 def chains_of(batches: list[list[tuple[int, int, int]]], chunk_rows: int) -> list[Chain]:
-    chains = [Chain.of(consolidated(updates(rows)), chunk_rows) for rows in batches]
+    chains = [Chain.of(consolidate(updates(rows)), chunk_rows) for rows in batches]
     return [chain for chain in chains if chain]
 
 
@@ -61,7 +61,7 @@ def rows_of(chain: Chain | None) -> list[tuple[int, int, int]]:
 
 @given(rows=triples)
 def test_consolidated_updates_are_the_sums_by_time_then_data(rows: list[tuple[int, int, int]]) -> None:
-    assert consolidated(updates(rows)).triples() == sums(rows)
+    assert consolidate(updates(rows)).triples() == sums(rows)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_large_batches_sort_right_however_their_keys_are_packed(time_end: int, c
     few_times = random.integers(0, time_end, rows // 4).astype(np.uint64)
     few_codes = random.integers(*codes, rows // 4)
     batch = Updates(random.choice(few_times, rows), random.choice(few_codes, rows), random.integers(-1, 2, rows))
-    assert consolidated(batch).triples() == sums(batch.triples())
+    assert consolidate(batch).triples() == sums(batch.triples())
 
 
 @given(rows=triples, time=st.integers(0, 7) | st.sampled_from([2**63, GREATEST]), chunk_rows=st.integers(1, 5))

@@ -63,7 +63,7 @@ def chained(
 ) -> RestatedChains:
     meaning = Meaning("operations", dtype, operations=COLUMNS, **options.pop("meaning", {}))
     table = table.append_column("time", table["event_time"]).append_column("diff", pa.array([1] * len(table)))
-    before = Segments.nothing(dtype, meaning.dims, ids=True) if published is None else published
+    before = Segments.empty(dtype, meaning.dims, ids=True) if published is None else published
     return restate_chains(before, changes_of(table, ENTITIES, meaning), CompactionPolicy(), as_of=99, **options)
 
 
@@ -148,7 +148,7 @@ def test_lists_that_could_not_be_read_refuse_their_row_also_once_stored() -> Non
     table = table.append_column("broken", pa.array([False, True, None]))
     table = table.append_column("time", table["event_time"]).append_column("diff", pa.array([1] * len(table)))
     meaning = Meaning("operations", "float64", operations=replace(COLUMNS, unreadable="broken"))
-    nothing = Segments.nothing("float64", None, ids=True)
+    nothing = Segments.empty("float64", None, ids=True)
     step = restate_chains(nothing, changes_of(table, ENTITIES, meaning), CompactionPolicy(), as_of=99)
     assert step.segments.refusal.tolist() == [0, Refusal.UNREADABLE_LIST, Refusal.DIMENSION_MISMATCH]
     packed = pack(step.segments, ENTITIES, names=None, full_rows=False)
@@ -165,7 +165,7 @@ def test_arithmetic_without_its_scalar_is_refused_also_once_stored(op: str, decl
     rows = deltas({"op": "create", "values": [1.0, 2.0]}, {"op": op}, {"entity": "b", "op": "create", "values": [1.0]})
     rows = rows.append_column("time", rows["event_time"]).append_column("diff", pa.array([1] * len(rows)))
     meaning = Meaning("operations", "float64", operations=COLUMNS if declared else replace(COLUMNS, scalar=None))
-    nothing = Segments.nothing("float64", None, ids=True)
+    nothing = Segments.empty("float64", None, ids=True)
     first = restate_chains(nothing, changes_of(rows.slice(0, 2), ENTITIES, meaning), CompactionPolicy(), as_of=99)
     packed = pack(first.segments, ENTITIES, names=None, full_rows=False)
     stored = unpack(packed, ENTITIES, dtype="float64", dims=None, ids=True)
@@ -184,7 +184,7 @@ def test_a_refused_row_that_is_taken_back_changes_no_answer_of_before(refused: d
     meaning = Meaning("operations", "float64", operations=COLUMNS)
     came = rows.append_column("diff", pa.array([1, 1]))
     went = rows.slice(1).set_column(rows.column_names.index("time"), "time", pa.array([5]))
-    held = Segments.nothing("float64", None, ids=True)
+    held = Segments.empty("float64", None, ids=True)
     answers = []
     for step in (came, went.append_column("diff", pa.array([-1]))):
         segments = restate_chains(held, changes_of(step, ENTITIES, meaning), CompactionPolicy(), as_of=99).segments
@@ -203,7 +203,7 @@ def test_history_stands_on_what_retention_let_go() -> None:
         Meaning("operations", "float64", operations=COLUMNS),
         CompactionPolicy(TimeBoundary(2), delta_threshold=1),
     )
-    held = Segments.nothing("float64", None, ids=True)
+    held = Segments.empty("float64", None, ids=True)
     for part, frontiers in ((rows.slice(0, 8), Frontiers()), (rows.slice(8), Frontiers(since=5, horizon=5))):
         changes = changes_of(part, ENTITIES, meaning)
         segments = restate_chains(held, changes, policy, as_of=99, frontiers=frontiers).segments

@@ -157,7 +157,7 @@ def replayed(rows: list[Row], mode: str, entity: str, event_time: int, known_at:
 
 def empty(mode: str) -> Segments:
     meaning = MEANINGS[mode]
-    return Segments.nothing(meaning.dtype, meaning.dims, ids=meaning.with_parents)
+    return Segments.empty(meaning.dtype, meaning.dims, ids=meaning.with_parents)
 
 
 def stored(segments: Segments, mode: str) -> Segments:
@@ -384,7 +384,7 @@ def test_full_rows_are_stored_as_what_they_change_where_that_is_smaller() -> Non
     )  # fmt: skip
     entities = pa.array(["a"])
     step = restate_chains(
-        Segments.nothing("float64", 16), changes_of(rows, entities, meaning), CompactionPolicy(), as_of=30
+        Segments.empty("float64", 16), changes_of(rows, entities, meaning), CompactionPolicy(), as_of=30
     )
     table = pack(step.segments, entities, names=meaning.names, full_rows=True)
     assert table["encoding"].to_pylist() == ["changes"]
@@ -407,7 +407,7 @@ def test_deltas_that_set_most_dimensions_are_stored_by_dimension() -> None:
     )  # fmt: skip
     entities = pa.array(["a"])
     step = restate_chains(
-        Segments.nothing("float64", 10), changes_of(rows, entities, meaning), CompactionPolicy(), as_of=3
+        Segments.empty("float64", 10), changes_of(rows, entities, meaning), CompactionPolicy(), as_of=3
     )
     table = pack(step.segments, entities, names=None, full_rows=False)
     assert table["encoding"].to_pylist() == ["dense"]

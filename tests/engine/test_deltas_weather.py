@@ -65,7 +65,7 @@ def test_the_state_at_every_hour_is_the_row_of_that_hour(strategy: Strategy) -> 
     rows = weather()
     entities = pa.array(["EWR", "JFK", "LGA"])
     policy = CompactionPolicy(strategy, delta_threshold=24)
-    segments = Segments.nothing("float64", len(COMPONENTS))
+    segments = Segments.empty("float64", len(COMPONENTS))
     times = rows["event_time"].to_numpy()
     quarters = np.quantile(times, [0, 0.25, 0.5, 0.75, 1])
     for lo, hi in zip(quarters[:-1], [*quarters[1:-1], np.inf], strict=True):

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_jobs.engine.columns import repeated
+from spark_jobs.engine.columns import repeated_values
 from spark_jobs.engine.hashes import BloomFilter, hashes_of
 
 MASK = (1 << 64) - 1
@@ -45,8 +45,8 @@ def test_a_missing_text_is_refused() -> None:
 
 def test_what_stands_more_than_once() -> None:
     ascending = np.array([1, 2, 2, 3, 5, 5, 5, 9], np.uint64)
-    assert repeated(ascending).tolist() == [2, 5]
-    assert repeated(ascending[:1]).tolist() == repeated(ascending[:0]).tolist() == []
+    assert repeated_values(ascending).tolist() == [2, 5]
+    assert repeated_values(ascending[:1]).tolist() == repeated_values(ascending[:0]).tolist() == []
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 1000, 100_000])
@@ -54,7 +54,7 @@ def test_a_filter_lets_all_of_its_own_pass_and_few_others(size: int) -> None:
     own = hashes_of(pa.array([f"own-{i}" for i in range(size)], pa.string()))
     others = hashes_of(pa.array([f"other-{i}" for i in range(100_000)]))
     wanted = BloomFilter.of(own)
-    assert wanted.passing(own).all()
+    assert wanted.may_contain(own).all()
     # half a percent is what 12 bits a hash promise; a filter that does not filter lets all pass
-    assert np.count_nonzero(wanted.passing(others)) < 1_500
+    assert np.count_nonzero(wanted.may_contain(others)) < 1_500
     assert wanted.words.nbytes <= max(32, size * 12 / 8 + 32)

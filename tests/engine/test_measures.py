@@ -15,7 +15,18 @@ from hypothesis import strategies as st
 
 from spark_jobs.engine.calendar import Drops
 from spark_jobs.engine.hashes import bag, hashes, in_share
-from spark_jobs.engine.measures import adding, balance, chains, chunks, drops, states, total, updates, versions, windows
+from spark_jobs.engine.measures import (
+    balance,
+    chains,
+    chunks,
+    drops,
+    nonzero_places,
+    states,
+    total,
+    updates,
+    versions,
+    windows,
+)
 from spark_jobs.engine.measures.sums import Scaled
 from spark_jobs.engine.windows import (
     AdaptiveKind,
@@ -245,7 +256,9 @@ def test_sums_are_exact_beyond_64_bits(drawn: list[tuple[int, int]]) -> None:
     values, by = (np.array([row[i] for row in drawn], np.int64) for i in (0, 1))
     assert total(Scaled(values, by)) == sum(value * factor for value, factor in drawn)
     assert total(values) == sum(value for value, _ in drawn)
-    assert adding(Scaled(values, by)).tolist() == [i for i, (value, factor) in enumerate(drawn) if value * factor]
+    assert nonzero_places(Scaled(values, by)).tolist() == [
+        i for i, (value, factor) in enumerate(drawn) if value * factor
+    ]
 
 
 @settings(deadline=None)
@@ -347,7 +360,7 @@ def test_updates_behind_refused_deltas(refused: pa.Table, rows: pa.Table) -> Non
         if (delta["entity"], delta["row_id"]) == (row["entity"], row["row_id"])
         and (delta["sign"] > 0 or not row["touches"])
     )
-    assert total(windows.diffs(chains.weighed(rows, refused), measure="diff")["diff"]) == wanted
+    assert total(windows.diffs(chains.weigh_updates(rows, refused), measure="diff")["diff"]) == wanted
 
 
 @pytest.mark.parametrize(

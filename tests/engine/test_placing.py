@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.engine.calendar import Drops
-from spark_jobs.engine.updates import Horizon, ascending, consolidated, visible_times
+from spark_jobs.engine.updates import Horizon, consolidate_rows, sort_numbers, visible_times
 
 SCHEMA = pa.schema(
     [
@@ -52,7 +52,7 @@ def test_what_is_left_is_the_sum_of_equal_updates(rows: list[tuple[Any, ...]]) -
     sums: Counter[tuple[Any, ...]] = Counter()
     for row in table(rows).to_pylist():
         sums[data(row)] += row["diff"]
-    left = consolidated(table(rows)).to_pylist()
+    left = consolidate_rows(table(rows)).to_pylist()
     assert {data(row): row["diff"] for row in left} == {key: n for key, n in sums.items() if n}
     assert len(left) == sum(n != 0 for n in sums.values())
 
@@ -61,7 +61,7 @@ def test_what_is_left_is_the_sum_of_equal_updates(rows: list[tuple[Any, ...]]) -
 def test_a_batch_is_in_the_order_of_its_columns(rows: list[tuple[Any, ...]], every: int) -> None:
     names = ["entity", "event_time", "row_id", "diff"]
     updates, of_batch = table(rows), np.arange(0, len(rows), every)
-    batch = updates.take(pa.array(ascending(updates, of_batch, names)))
+    batch = updates.take(pa.array(sort_numbers(updates, of_batch, names)))
     found = [tuple(row[name] for name in names) for row in batch.to_pylist()]
     expected = sorted(tuple(row[name] for name in names) for row in updates.to_pylist()[::every])
     assert found == expected  # code points and UTF-8 bytes of these texts order alike
@@ -83,7 +83,7 @@ def test_a_row_lies_below_the_horizon_of_its_own_drop(
         opens = time // 10 * 10
         moved = opens - kept if kept is not None and opens > 10 * first_drop else standing
         expected.append(event < max(standing, moved))
-    assert horizon.passed(events, times).tolist() == expected
+    assert horizon.rows_below(events, times).tolist() == expected
 
 
 def test_a_row_is_visible_once_it_happened_came_and_the_seal_allows() -> None:

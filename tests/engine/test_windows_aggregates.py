@@ -131,9 +131,14 @@ def test_sliding_numbers_equal_the_twin(value: str) -> None:
         for arrival, tag in ((None, "plain"), ("at", "arrived")):
             asked_for = asked(aggregates, tag)
             result, _ = sliding_table(table, aggregates=asked_for, min_end="least", arrival=arrival, **common)
-            check(table, result, naive.sliding(twin_rows(table), size=size, clip_at_zero=True), aggregates)
+            check(table, result, naive.sliding_windows(twin_rows(table), size=size, clip_at_zero=True), aggregates)
             result, _ = sliding_table(table, aggregates=asked_for, arrival=arrival, **common)
-            check(table, result, naive.sliding(twin_rows(table, late=False), size=size, clip_at_zero=True), aggregates)
+            check(
+                table,
+                result,
+                naive.sliding_windows(twin_rows(table, late=False), size=size, clip_at_zero=True),
+                aggregates,
+            )
 
     check_table()
 
@@ -144,7 +149,7 @@ def test_sessions_of_texts_equal_the_twin(table: pa.Table, gap: int) -> None:
     result, _ = session_table(
         table, key=["k"], time="t", gap=gap, aggregates=asked(ORDERED, "arrived"), min_end="least", arrival="at"
     )
-    check(table, result, naive.sessions(twin_rows(table), gap=gap), ORDERED)
+    check(table, result, naive.session_windows(twin_rows(table), gap=gap), ORDERED)
 
 
 @settings(max_examples=tries(50), deadline=None)
@@ -154,7 +159,7 @@ def test_hopping_doubles_equal_the_twin(table: pa.Table, shape: tuple[int, int])
     aggregates = NUMERIC | ORDERED
     parameters: dict[str, Any] = {"key": ["k"], "time": "t", "size": size, "advance": advance, "offset": 2}
     result, _ = hopping_table(table, aggregates=asked(aggregates, "plain"), min_end="least", **parameters)
-    check(table, result, naive.hopping(twin_rows(table), size=size, advance=advance, offset=2), aggregates)
+    check(table, result, naive.hopping_windows(twin_rows(table), size=size, advance=advance, offset=2), aggregates)
 
 
 class Product(Monoid):
@@ -184,9 +189,9 @@ def test_a_monoid_of_ones_own_is_folded_over_any_windows(table: pa.Table, size: 
     rows = twin_rows(table)
     values = table.column("v").to_pylist()
     for result, content in (
-        (sliding, naive.sliding(rows, size=size, clip_at_zero=True)),
-        (sessions, naive.sessions(rows, gap=size + 1)),
-        (hopping, naive.hopping(rows, size=size + 1, advance=1, offset=0)),
+        (sliding, naive.sliding_windows(rows, size=size, clip_at_zero=True)),
+        (sessions, naive.session_windows(rows, gap=size + 1)),
+        (hopping, naive.hopping_windows(rows, size=size + 1, advance=1, offset=0)),
     ):
         wanted = []
         for window in sorted(content):

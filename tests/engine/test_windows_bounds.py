@@ -64,35 +64,35 @@ def content(
 @given(rows_of(NEAR), st.sampled_from([0, 1, 2, 5, 10, 61]))
 def test_sliding_windows_are_those_of_the_definition(rows: list[NaiveRow], size: int) -> None:
     by_key, found = content(rows, sliding_spans, size=size, clip_at_zero=False)
-    assert found == naive.sliding(by_key, size=size, clip_at_zero=False)
+    assert found == naive.sliding_windows(by_key, size=size, clip_at_zero=False)
 
 
 @settings(max_examples=tries(120), deadline=None)
 @given(rows_of(st.integers(0, 30)), st.sampled_from([0, 1, 2, 5, 10, 61]))
 def test_sliding_windows_of_early_rows_share_one_window(rows: list[NaiveRow], size: int) -> None:
     by_key, found = content(rows, sliding_spans, size=size, clip_at_zero=True)
-    assert found == naive.sliding(by_key, size=size, clip_at_zero=True)
+    assert found == naive.sliding_windows(by_key, size=size, clip_at_zero=True)
 
 
 @settings(max_examples=tries(80), deadline=None)
 @given(rows_of(EDGES), st.sampled_from([0, 1, 7, 2**62, GREATEST]))
 def test_sliding_bounds_saturate_at_the_ends_of_int64(rows: list[NaiveRow], size: int) -> None:
     by_key, found = content(rows, sliding_spans, size=size, clip_at_zero=False)
-    assert found == naive.sliding(by_key, size=size, clip_at_zero=False)
+    assert found == naive.sliding_windows(by_key, size=size, clip_at_zero=False)
 
 
 @settings(max_examples=tries(80), deadline=None)
 @given(rows_of(NEAR), st.sampled_from([1, 2, 5, 10, 61]))
 def test_sessions_are_those_of_the_definition(rows: list[NaiveRow], gap: int) -> None:
     by_key, found = content(rows, session_spans, gap=gap)
-    assert found == naive.sessions(by_key, gap=gap)
+    assert found == naive.session_windows(by_key, gap=gap)
 
 
 @settings(max_examples=tries(80), deadline=None)
 @given(rows_of(EDGES), st.sampled_from([1, 7, 2**62, GREATEST]))
 def test_sessions_hold_at_the_ends_of_int64(rows: list[NaiveRow], gap: int) -> None:
     by_key, found = content(rows, session_spans, gap=gap)
-    assert found == naive.sessions(by_key, gap=gap)
+    assert found == naive.session_windows(by_key, gap=gap)
 
 
 SHAPES = st.sampled_from([(10, 10), (10, 5), (10, 3), (7, 1), (1, 1), (60, 7)])
@@ -103,7 +103,7 @@ SHAPES = st.sampled_from([(10, 10), (10, 5), (10, 3), (7, 1), (1, 1), (60, 7)])
 def test_hopping_windows_are_those_of_the_definition(rows: list[NaiveRow], shape: tuple[int, int], offset: int) -> None:
     size, advance = shape
     by_key, found = content(rows, hopping_spans, size=size, advance=advance, offset=offset)
-    assert found == naive.hopping(by_key, size=size, advance=advance, offset=offset)
+    assert found == naive.hopping_windows(by_key, size=size, advance=advance, offset=offset)
 
 
 WIDE_SHAPES = st.sampled_from([(7, 7), (7, 3), (2**62, 2**62), (GREATEST, GREATEST), (GREATEST, 2**62), (1, 1)])
@@ -116,7 +116,7 @@ def test_hopping_bounds_saturate_at_the_ends_of_int64(
 ) -> None:
     size, advance = shape
     by_key, found = content(rows, hopping_spans, size=size, advance=advance, offset=offset)
-    assert found == naive.hopping(by_key, size=size, advance=advance, offset=offset)
+    assert found == naive.hopping_windows(by_key, size=size, advance=advance, offset=offset)
 
 
 @settings(max_examples=tries(120), deadline=None)
@@ -132,7 +132,7 @@ def test_hopping_windows_whose_number_does_not_fit_are_refused(
         assert refused.value.facts["value"] == min(row.time for row in rows)
     else:
         by_key, found = content(rows, hopping_spans, size=size, advance=advance, offset=offset)
-        assert found == naive.hopping(by_key, size=size, advance=advance, offset=offset)
+        assert found == naive.hopping_windows(by_key, size=size, advance=advance, offset=offset)
 
 
 @settings(max_examples=tries(100), deadline=None)

@@ -84,13 +84,13 @@ def test_each_row_is_counted_or_named_and_each_closed_window_is_a_pair(
     if isinstance(shape, Sliding):
 
         def definition(held: list[NaiveRow]) -> Content:
-            return naive.sliding(held, size=shape.size, clip_at_zero=shape.clip_at_zero)
+            return naive.sliding_windows(held, size=shape.size, clip_at_zero=shape.clip_at_zero)
 
         pairs = pairs_of_the_definition(able, definition, lambda window: window.end)
     else:
 
         def definition(held: list[NaiveRow]) -> Content:
-            return naive.hopping(held, size=shape.size, advance=shape.advance, offset=shape.offset)
+            return naive.hopping_windows(held, size=shape.size, advance=shape.advance, offset=shape.offset)
 
         pairs = pairs_of_the_definition(able, definition, lambda window: window.end - 1)
     late = [row for row in skipped if row["reason"] == "late"]

@@ -26,9 +26,9 @@ from spark_jobs.engine.windows import (
     Trigger,
     WindowInputs,
     WindowKind,
-    copied,
     count,
     in_slices,
+    slice_halo,
     sum_,
 )
 from spark_jobs.engine.windows.slices import cells_of
@@ -61,7 +61,7 @@ def worked_apart(table: pa.Table, key: HotKey, shape: WindowKind) -> list[dict[s
     made = []
     # breaks make one slice more than there are
     for place in range(key.cells + (key.breaks is not None)):
-        own = [(row["t"], row["v"]) for row in rows if place in slices_of(key, row["t"], copied(shape))]
+        own = [(row["t"], row["v"]) for row in rows if place in slices_of(key, row["t"], slice_halo(shape))]
         windows, _ = window_table(table_of(own), shape, INPUTS)
         numbers = pa.array(np.full(windows.num_rows, key.number * SLICES + place))
         keep = OwnSlice((key,))(windows.append_column(SLICE_COLUMN, numbers))
@@ -105,7 +105,7 @@ def test_slices_cut_where_nothing_crosses_share_no_row(
 ) -> None:
     low, length, cells = cells_of(shape, rows=wanted_cells, rows_a_slice=1, low=low, high=high)
     key = HotKey(0, 1, low, length, cells)
-    assert all(len(slices_of(key, time, copied(shape))) == 1 for time, _ in rows)
+    assert all(len(slices_of(key, time, slice_halo(shape))) == 1 for time, _ in rows)
     wanted, _ = window_table(table_of(rows), shape, INPUTS)
     assert worked_apart(table_of(rows), key, shape) == wanted.to_pylist()
 

@@ -35,7 +35,7 @@ from spark_jobs.engine.windows import (
     sum_,
 )
 from spark_jobs.engine.windows.kinds.kind import Found, SpanKind
-from spark_jobs.engine.windows.runs import merged
+from spark_jobs.engine.windows.runs import merge_runs
 from spark_jobs.engine.windows.streams import PortionLimits, stream_windows
 from tests.effort import tries
 from tests.engine.whole_tables import adaptive_table, window_table
@@ -135,7 +135,7 @@ def test_windows_of_a_stream_are_those_of_the_table(max_bytes: int) -> None:
             budget=MemoryBudget(max_bytes),
             batch=batch,
             most_rows=most_rows,
-            required=shape.required(INPUTS.aggregates),
+            required=shape.required_columns(INPUTS.aggregates),
             drop_negative=shape.drop_negative,
         )
         assert text(made, wanted.schema) == text([wanted], wanted.schema)
@@ -162,7 +162,7 @@ def test_a_stream_holds_at_the_ends_of_int64(
         budget=MemoryBudget(1),
         batch=2,
         most_rows=most_rows,
-        required=shape.required(INPUTS.aggregates),
+        required=shape.required_columns(INPUTS.aggregates),
     )
     assert text(made, wanted.schema) == text([wanted], wanted.schema)
 
@@ -211,7 +211,7 @@ def test_merging_runs_holds_a_part_of_each(disjoint: bool) -> None:
             asked.append(number)
             yield rows.slice(begin, 50)
 
-    chunks = list(merged([run(number) for number in range(n_runs)], key=["k"], time="t", rows_of_a_run=100))
+    chunks = list(merge_runs([run(number) for number in range(n_runs)], key=["k"], time="t", rows_of_a_run=100))
     assert pa.concat_tables(chunks).column("t").to_pylist() == list(range(n * n_runs))
     assert max(chunk.num_rows for chunk in chunks) <= 100 * n_runs
     if disjoint:

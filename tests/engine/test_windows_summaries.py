@@ -56,7 +56,7 @@ def run(rows: list[Values], aggregates: dict[str, KernelAggregate]) -> tuple[lis
     )
     result, _ = window_table(table, SHAPE, WindowInputs(["k"], "t", aggregates, min_end="least", arrival="at"))
     twins = [NaiveRow(1, time, lag) for time, lag in zip(times, least, strict=True)]
-    content = naive.sliding(twins, size=SHAPE.size, clip_at_zero=False)
+    content = naive.sliding_windows(twins, size=SHAPE.size, clip_at_zero=False)
     return result.to_pylist(), [content[window] for window in sorted(content)]
 
 

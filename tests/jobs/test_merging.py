@@ -12,10 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.engine.spark.chunks import SourceChunks
-from spark_jobs.jobs.upkeep import merge_due
 from spark_jobs.jobs.visits import merge
 from spark_jobs.landing.counted import counted_rows
-from spark_jobs.landing.merging import ChunkMerges, RowsDiffer, runs_of
+from spark_jobs.landing.merging import ChunkMerges, RowsDiffer, merge_due, runs_of
 from spark_jobs.reads.why import why
 from spark_jobs.session_settings import session_settings
 from spark_jobs.sources import Source, load_source

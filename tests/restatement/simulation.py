@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.engine.spark.windows import METRICS
-from spark_jobs.engine.windows import SLICE_COLUMN, SLICES, Account, HotKey, Sessions, copied
+from spark_jobs.engine.windows import SLICE_COLUMN, SLICES, Account, HotKey, Sessions, slice_halo
 from spark_jobs.engine.windows.slices import Halo, cells_of
 from spark_jobs.restatement.reach import ranges_near
 from spark_jobs.restatement.restater import Restater, WorkerReport
@@ -155,7 +155,7 @@ class Simulation:
             (number,) = _slices(hot.get(key), [window["window_start"]], (0, 0))
             yield {**window, SLICE_COLUMN: number, "is_window": True}
         for update in updates:
-            of_key, halo = hot.get(update.row.key), copied(self.definition.kind) or (0, 0)
+            of_key, halo = hot.get(update.row.key), slice_halo(self.definition.kind) or (0, 0)
             for number in _slices(of_key, self._times(update.row), halo):
                 yield self._as_given(update, number)
 

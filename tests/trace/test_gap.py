@@ -27,7 +27,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
 
 
 def standing(source: Source, landed: list[int], seal_us: int | None) -> SourceFrontiers:
-    state = ArrangementState() if seal_us is None else ArrangementState().sealed(seal_us)
+    state = ArrangementState() if seal_us is None else ArrangementState().advance_seal(seal_us)
     frontiers = SourceFrontiers(state, source.drops.start_us)
     for n in landed:
         frontiers = frontiers.with_landed(range(n, n + 1))

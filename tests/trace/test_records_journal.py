@@ -88,6 +88,6 @@ def test_of_processes_that_commit_at_once_none_loses_a_step(journal: RecordsJour
 def test_a_collection_that_moves_does_not_hold_another_one_up(tmp_path: Path, journal: RecordsJournal) -> None:
     other = RecordsJournal(FolderLake(tmp_path))
     start = ArrangementState()
-    other.commit([StateChange("aside", start, start.sealed(3))])
-    journal.commit([StateChange("main", start, start.sealed(5))])
+    other.commit([StateChange("aside", start, start.advance_seal(3))])
+    journal.commit([StateChange("main", start, start.advance_seal(5))])
     assert {name: state.seal.time for name, state in other.states().items()} == {"aside": 3, "main": 5}

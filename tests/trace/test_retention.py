@@ -81,7 +81,7 @@ def test_what_lies_wholly_before_the_horizon_is_refused_by_name() -> None:
 
 
 def test_frontiers_survive_json_and_read_states_of_before_retention() -> None:
-    kept = SourceFrontiers(ArrangementState().sealed(7), 5, ((0, 2),), 3, 6, (("U1", 4),), 7)
+    kept = SourceFrontiers(ArrangementState().advance_seal(7), 5, ((0, 2),), 3, 6, (("U1", 4),), 7)
     assert SourceFrontiers.from_json(kept.to_json()) == kept
     older = '{"arrangement":%s,"reached_us":5,"landed":[[0,2]],"landed_through":3}'
     text = older % json.dumps(kept.arrangement.to_json())

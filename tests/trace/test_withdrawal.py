@@ -26,7 +26,7 @@ STEP = 10
 def moved(frontiers: SourceFrontiers, token: int, late: int, merges: bool) -> SourceFrontiers:
     """One run's seal: some rows of before the new seal, some beyond it, and perhaps a merge and a later since."""
     state, seal = frontiers.arrangement, frontiers.seal_us + STEP
-    sealed = state.sealed(seal)
+    sealed = state.advance_seal(seal)
     request = sealed.drain_request()
     assert request is not None
     drained = sealed.install_drain(request, StoredBatch(f"T{token}", 2, 8, seal - 1, seal - 1))

@@ -156,7 +156,7 @@ class ArrangementState:
             return self, ()
         return self._with(unsealed=kept, seqno_floor=self.seqno_upper), self.evictable()
 
-    def straddling(self) -> UnsealedBatch | None:
+    def straddling_batch(self) -> UnsealedBatch | None:
         """The first unsealed batch with a time before `trace_upper`; after an eviction, it also has later times."""
         upper = self.trace_upper
         return next((batch for batch in self.unsealed if not upper.admits(batch.least)), None)
@@ -190,7 +190,7 @@ class ArrangementState:
         if not self.seal.admits(ts):
             raise SealRegression(self.seal, ts)
 
-    def sealed(self, ts: int) -> ArrangementState:
+    def advance_seal(self, ts: int) -> ArrangementState:
         """Advance the seal to `[ts]`: logical only, no data move. Raises SealRegression."""
         self.check_seal(ts)
         return self._with(seal=Frontier.at(ts))
@@ -272,11 +272,11 @@ class ArrangementState:
 
     def advance_request(self, seal: int, buckets: Buckets) -> AdvanceRequest:
         """The batches to move when the seal advances to `seal`. Raises SealRegression, then InvalidBatchBounds."""
-        self.sealed(seal).drain_request()
+        self.advance_seal(seal).drain_request()
         moving = buckets.rewritten(self.unsealed, seal)
         return AdvanceRequest(self.seal, self.trace_upper, seal, moving, buckets)
 
-    def advanced(
+    def advance(
         self, request: AdvanceRequest, drained: StoredBatch | None, waiting: Iterable[StoredBatch]
     ) -> ArrangementState:
         """Append, seal, drain, evict and trim as one step.
@@ -289,7 +289,7 @@ class ArrangementState:
 
         Raises what `install_drain` and `rewrite` raise.
         """
-        state = self.sealed(request.seal)
+        state = self.advance_seal(request.seal)
         drain = state.drain_request()
         if drain is not None and drained is not None:
             installed = state.install_drain(drain, drained)

@@ -81,8 +81,8 @@ class ChunkBatcher:
                 next_step="leave the row out, or give it an id of its own",
                 row=int(row.row_id),
             )
-        full = _reached(len(pending.rows) + 1, self.config.flush_num_rows)
-        if full or _reached(pending.size_bytes + row.size_bytes, self.config.flush_num_bytes):
+        full = _is_reached(len(pending.rows) + 1, self.config.flush_num_rows)
+        if full or _is_reached(pending.size_bytes + row.size_bytes, self.config.flush_num_bytes):
             chunks = _by_first_row(self._chunks(entity, [*pending.rows.values(), row]))
             self._pending.pop(entity, None)
             self._skip_next_tick = True
@@ -186,7 +186,7 @@ def _decreases(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
     return any(after[timeline] < time for timeline, time in before.items())
 
 
-def _reached(amount: int, limit: int | None) -> bool:
+def _is_reached(amount: int, limit: int | None) -> bool:
     return limit is not None and amount >= limit
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 from spark_jobs.engine.chunks.config import StoreConfig
 from spark_jobs.engine.chunks.index import ChunkCatalog
 from spark_jobs.engine.chunks.split import split_chunk
-from spark_jobs.engine.chunks.write import reinserted
+from spark_jobs.engine.chunks.write import insert_anew
 
 
-def compacted(catalog: ChunkCatalog, config: StoreConfig, passes: int) -> ChunkCatalog:
+def compact_catalog(catalog: ChunkCatalog, config: StoreConfig, passes: int) -> ChunkCatalog:
     """The catalog after a first pass and at most `passes` further ones; the argument itself if no pass has a gain."""
     for number in range(passes + 1):
-        anew = reinserted(catalog, config)
+        anew = insert_anew(catalog, config)
         fewer = len(anew.stored) < len(catalog.stored)
         if not fewer and not _exceeds_a_limit(catalog, config):
             return catalog

@@ -7,10 +7,10 @@ Shape: a B+ tree ordered by (start, key). An inner node has, per child, its leas
               |         |         |
             leaf      leaf      leaf     entries (start, key) ascending, ends beside them
 
-`overlapping(lo, hi)` descends only into children whose first start is <= hi and whose top is >= lo. Each such child,
-except the one that straddles hi, has an answer. So n intervals with k answers cost O(FANOUT * (log n + k)), even if one
-long interval overlaps all others. (The reference keeps a list of starts with the longest length ever seen, and scans
-all n intervals then.) `add` and `remove` cost O(FANOUT * log n).
+`overlapping_keys(lo, hi)` descends only into children whose first start is <= hi and whose top is >= lo. Each such
+child, except the one that straddles hi, has an answer. So n intervals with k answers cost O(FANOUT * (log n + k)), even
+if one long interval overlaps all others. (The reference keeps a list of starts with the longest length ever seen, and
+scans all n intervals then.) `add` and `remove` cost O(FANOUT * log n).
 
 Not guaranteed: nodes that lose entries are not merged with their neighbours, and only empty ones are removed. So the
 height depends on the greatest number of intervals ever stored, not on the present one.
@@ -143,7 +143,7 @@ class IntervalIndex:
             self._root = self._root.children[0]
         self._size -= 1
 
-    def overlapping(self, lo: int, hi: int) -> list[int]:
+    def overlapping_keys(self, lo: int, hi: int) -> list[int]:
         """Keys of the intervals with `start <= hi` and `end >= lo`, by (start, key)."""
         keys: list[int] = []
         if lo <= hi:

@@ -158,7 +158,7 @@ def _latest_row(catalog: ChunkCatalog, entity: str, timeline: str, at: int, comp
     if intervals is None or start is None:
         return None
     rows = []
-    for key in intervals.overlapping(start, at):
+    for key in intervals.overlapping_keys(start, at):
         chunk = catalog.stored[key].chunk
         index = latest_index(chunk, timeline, at, component)
         if index is not None:
@@ -176,7 +176,7 @@ def _earliest_row(
         return None
     start = intervals.start_after(at - 1)
     rows = []
-    for key in intervals.overlapping(at, INT64_MAX if start is None else start):
+    for key in intervals.overlapping_keys(at, INT64_MAX if start is None else start):
         chunk = catalog.stored[key].chunk
         index = earliest_index(chunk, timeline, at, component)
         if index is not None:
@@ -198,7 +198,7 @@ def _range_parts(
     intervals = _intervals(catalog, entity, timeline, component)
     if intervals is None or lo > hi:
         return
-    for key in intervals.overlapping(lo, hi):
+    for key in intervals.overlapping_keys(lo, hi):
         chunk = catalog.stored[key].chunk
         rows = range_indices(chunk, timeline, lo, hi, component)
         if len(rows):

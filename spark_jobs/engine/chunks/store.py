@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_jobs.engine.chunks import checks, reads, summary
-from spark_jobs.engine.chunks.compaction import compacted
+from spark_jobs.engine.chunks.compaction import compact_catalog
 from spark_jobs.engine.chunks.config import StoreConfig
 from spark_jobs.engine.chunks.errors import UnsortedRows
 from spark_jobs.engine.chunks.gc import Candidate, GcOptions, candidates, plan_gc
@@ -30,7 +30,7 @@ from spark_jobs.engine.chunks.index import ChunkCatalog, StoredChunk
 from spark_jobs.engine.chunks.model import Chunk
 from spark_jobs.engine.chunks.reads import Latest, RangeAnswer
 from spark_jobs.engine.chunks.summary import StoreStats
-from spark_jobs.engine.chunks.write import cut_out, insert_static, insert_temporal, restored
+from spark_jobs.engine.chunks.write import catalog_of, cut_out, insert_static, insert_temporal
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ChunkStore:
     def restore(cls, stored: Iterable[StoredChunk], config: StoreConfig | None = None) -> ChunkStore:
         """A store with the chunks of another store (its `stored()`), unchanged."""
         store = cls(config)
-        store._catalog = restored(stored)
+        store._catalog = catalog_of(stored)
         return store
 
     def stored(self) -> list[StoredChunk]:
@@ -210,7 +210,7 @@ class ChunkStore:
         The store then neither merges nor splits. At most `passes` further passes follow the first one.
         """
         checks.check_kind(config, StoreConfig, "the limits")
-        self._catalog = compacted(self._catalog, config, checks.whole_number(passes, "passes", least=0))
+        self._catalog = compact_catalog(self._catalog, config, checks.whole_number(passes, "passes", least=0))
         self.config = StoreConfig.off()
         return len(self._catalog.stored)
 

@@ -85,7 +85,7 @@ def stored_chunks(table: pa.Table, layout: StoredLayout) -> list[StoredChunk]:
     components = [name for name in layout.components if f"c_{name}" in present]
     order = np.argsort(table["first_row_id"].to_numpy(), kind="stable")
     table = table.take(pa.array(order))
-    return [_stored(table, index, timelines, components) for index in range(table.num_rows)]
+    return [_stored_chunk(table, index, timelines, components) for index in range(table.num_rows)]
 
 
 def standing_chunks(table: pa.Table, layout: StoredLayout) -> list[StoredChunk]:
@@ -192,7 +192,7 @@ def _cast(name: str, column: ComponentColumn, kind: pa.DataType) -> pa.Array:
         ) from None
 
 
-def _stored(table: pa.Table, index: int, timelines: list[str], components: list[str]) -> StoredChunk:
+def _stored_chunk(table: pa.Table, index: int, timelines: list[str], components: list[str]) -> StoredChunk:
     def flat(name: str) -> pa.Array:
         return table[name][index].values
 

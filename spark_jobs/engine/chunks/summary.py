@@ -105,7 +105,7 @@ def keys_meeting(catalog: ChunkCatalog, timeline: str, lo: int, hi: int) -> list
     Ordered by least row id."""
     checks.check_names(timeline=timeline)
     lo, hi = checks.time_range((lo, hi), "an end of the range")
-    keys = [key for intervals in _timeline_indexes(catalog, timeline) for key in intervals.overlapping(lo, hi)]
+    keys = [key for intervals in _timeline_indexes(catalog, timeline) for key in intervals.overlapping_keys(lo, hi)]
     return catalog.by_first_row(keys)
 
 
@@ -116,7 +116,7 @@ def relevant_range(catalog: ChunkCatalog, entity: str, timeline: str, lo: int, h
     index = catalog.entities.get(entity)
     if index is None or timeline not in index.by_timeline:
         return []
-    return sorted(catalog.stored[key].chunk.id for key in index.by_timeline[timeline].overlapping(lo, hi))
+    return sorted(catalog.stored[key].chunk.id for key in index.by_timeline[timeline].overlapping_keys(lo, hi))
 
 
 def relevant_latest_at(catalog: ChunkCatalog, entity: str, timeline: str, at: int) -> list[str]:
@@ -149,7 +149,7 @@ def _columns_around(
 
     A bound that is the start of a chunk has a row itself, so no chunk beyond it can be nearer.
     """
-    for key in intervals.overlapping(INT64_MIN if lo is None else lo, INT64_MAX if hi is None else hi):
+    for key in intervals.overlapping_keys(INT64_MIN if lo is None else lo, INT64_MAX if hi is None else hi):
         yield catalog.stored[key].chunk.timelines[timeline]
 
 

@@ -63,7 +63,7 @@ def cut_out(catalog: ChunkCatalog, key: int, timeline: str, lo: int, hi: int) ->
     return hit, [StoredChunk(part, set(stored.sources), stored.from_split) for part in _find_named(catalog, parts)]
 
 
-def reinserted(catalog: ChunkCatalog, config: StoreConfig) -> ChunkCatalog:
+def insert_anew(catalog: ChunkCatalog, config: StoreConfig) -> ChunkCatalog:
     """A new catalog with every chunk inserted anew, by least row id; pieces of splits may merge again."""
     anew = ChunkCatalog()
     for key in catalog.by_first_row():
@@ -76,7 +76,7 @@ def reinserted(catalog: ChunkCatalog, config: StoreConfig) -> ChunkCatalog:
     return anew
 
 
-def restored(chunks: Iterable[StoredChunk]) -> ChunkCatalog:
+def catalog_of(chunks: Iterable[StoredChunk]) -> ChunkCatalog:
     """A catalog of the live chunks of another one, unchanged: no chunk is split, merged or removed."""
     catalog = ChunkCatalog()
     for entry in sorted(chunks, key=lambda stored: stored.chunk.first_row_id):

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from spark_jobs.engine.columns.grouping import whole_groups
     from spark_jobs.engine.columns.lists import Lists
-    from spark_jobs.engine.columns.plain import Flags, Ints, among, are, numbers, present, repeated, within_ranges
+    from spark_jobs.engine.columns.plain import (
+        Flags,
+        Ints,
+        among,
+        are,
+        numbers,
+        present,
+        repeated_values,
+        within_ranges,
+    )
     from spark_jobs.engine.columns.sequences import sequence_texts
 else:
     from spark_jobs.engine.faces import lazy_names
@@ -20,7 +29,7 @@ __all__ = [
     "are",
     "numbers",
     "present",
-    "repeated",
+    "repeated_values",
     "sequence_texts",
     "whole_groups",
     "within_ranges",

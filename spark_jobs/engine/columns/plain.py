@@ -42,7 +42,7 @@ def among(column: pa.ChunkedArray, values: list[str] | list[int]) -> Flags:
     return pc.is_in(column, value_set=listed).combine_chunks().to_numpy(zero_copy_only=False) & present(column)
 
 
-def repeated(values: npt.NDArray[Whole]) -> npt.NDArray[Whole]:
+def repeated_values(values: npt.NDArray[Whole]) -> npt.NDArray[Whole]:
     """The values that occur more than once, each listed once, ascending."""
     ordered = np.sort(values)
     return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])

@@ -21,14 +21,14 @@ from __future__ import annotations
 import numpy as np
 
 from spark_jobs.engine.corrections.bucket_chain import BucketChain
-from spark_jobs.engine.corrections.chains import MINTED_CHUNK_BYTES, Chain, ChainList, Ledger, forwarded, updates_of
+from spark_jobs.engine.corrections.chains import MINTED_CHUNK_BYTES, Chain, ChainList, Ledger, forward_times, updates_of
 from spark_jobs.engine.corrections.columns import (
     BYTES_PER_UPDATE,
     TIME_LIMIT,
     Codes,
     Updates,
     concatenate,
-    consolidated,
+    consolidate,
 )
 from spark_jobs.engine.corrections.intake import as_frontier, require_columns
 from spark_jobs.engine.corrections.magnitudes import MagnitudeGuard
@@ -145,7 +145,7 @@ class CodedCorrections:
         if self._since.time is None:
             return Updates.empty()
         updates = self._held_updates()
-        return consolidated(forwarded(updates, self._since.time))
+        return consolidate(forward_times(updates, self._since.time))
 
     def consolidate_before(self, upper: Frontier) -> None:
         """Bring all updates before `upper` together in one consolidated chain; changes no answer."""
@@ -200,7 +200,7 @@ class CodedCorrections:
         for content in (self._pending_low, *self._buckets.contents):
             content.recode(used)
         if self._emitted:
-            self._emitted = self._emitted.recoded(used)
+            self._emitted = self._emitted.recode(used)
         return used
 
     def state(self) -> tuple[object, ...]:
@@ -215,7 +215,7 @@ class CodedCorrections:
         since = self._since.time
         if since is None or updates.size == 0:
             return
-        forwarded_updates = forwarded(updates, since)
+        forwarded_updates = forward_times(updates, since)
         self._guard.admit(forwarded_updates, self.contents, negated=negated)
         self._ledger.updates += updates.size
         if negated:
@@ -228,8 +228,8 @@ class CodedCorrections:
 
     def _sort(self, staged: Updates) -> Updates:
         """The consolidated form of updates from the stage; the ledger is updated."""
-        fresh = consolidated(staged)
-        self._ledger.replaced(staged.size, fresh.size, fresh.size)
+        fresh = consolidate(staged)
+        self._ledger.count_replaced(staged.size, fresh.size, fresh.size)
         return fresh
 
     def _route(self, fresh: Updates) -> None:

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from spark_jobs.engine.corrections.columns import BYTES_PER_UPDATE, Codes, Updates, concatenate, merge_some, trimmed
+from spark_jobs.engine.corrections.columns import BYTES_PER_UPDATE, Codes, Updates, concatenate, merge_some, trim
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class Ledger:
         self.updates = 0
         self.copied = 0
 
-    def replaced(self, before: int, after: int, copied: int) -> None:
+    def count_replaced(self, before: int, after: int, copied: int) -> None:
         """Count that `before` updates were replaced by `after` updates, of which `copied` were written anew."""
         self.updates += after - before
         self.copied += copied
@@ -93,7 +93,7 @@ class Chain:
             low = [*low, chunk.rows(0, row)]
         return Chain(low), Chain([chunk.rows(row, chunk.size), *high])
 
-    def recoded(self, used: Codes) -> Chain:
+    def recode(self, used: Codes) -> Chain:
         """The same updates with each code replaced by its index in the ascending codes `used`."""
         return Chain([chunk._replace(data=np.searchsorted(used, chunk.data)) for chunk in self.chunks])
 
@@ -110,7 +110,7 @@ def merged_pair(left: Chain, right: Chain, ledger: Ledger) -> Chain | None:
     merge = _PairMerge(ledger.chunk_rows)
     merge.run(left.chunks, right.chunks, left.count + right.count)
     chain = Chain(merge.chunks) if merge.chunks else None
-    ledger.replaced(left.count + right.count, chain.count if chain else 0, merge.copied)
+    ledger.count_replaced(left.count + right.count, chain.count if chain else 0, merge.copied)
     return chain
 
 
@@ -173,7 +173,7 @@ class _PairMerge:
 
     def _flush(self) -> None:
         if self.buffer is not None and self.filled:
-            self.chunks.append(trimmed(self.buffer, self.filled))
+            self.chunks.append(trim(self.buffer, self.filled))
             self.copied += self.filled
         self.buffer, self.filled = None, 0
 
@@ -224,7 +224,7 @@ class ChainList:
 
     def recode(self, used: Codes) -> None:
         """Replace each code by its index in the ascending codes `used`."""
-        self.chains = [chain.recoded(used) for chain in self.chains]
+        self.chains = [chain.recode(used) for chain in self.chains]
 
     def _merge(self, previous: Chain, last: Chain) -> Chain | None:
         merged = merged_pair(previous, last, self.ledger)
@@ -264,6 +264,6 @@ def updates_of(chains: Iterable[Chain]) -> Updates:
     return chunks[0] if len(chunks) == 1 else concatenate(chunks)
 
 
-def forwarded(updates: Updates, since: int) -> Updates:
+def forward_times(updates: Updates, since: int) -> Updates:
     """The updates with every time below `since` moved up to it."""
     return updates._replace(times=np.maximum(updates.times, np.uint64(since)))

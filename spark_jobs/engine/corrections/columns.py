@@ -70,7 +70,7 @@ def concatenate(parts: list[Updates]) -> Updates:
     return Updates(np.concatenate(times), np.concatenate(data), np.concatenate(diffs))
 
 
-def consolidated(updates: Updates) -> Updates:
+def consolidate(updates: Updates) -> Updates:
     """The consolidated form of updates in any order: ordered by (time, data), diffs summed, zeros dropped.
 
     Cost O(n log n). The result shares memory with the argument only if the argument is consolidated already.
@@ -84,10 +84,10 @@ def consolidated(updates: Updates) -> Updates:
     else:
         order, mask = _vector_order(updates)
         kept = _gather_sums(*updates, order, np.uint64(mask), *out)
-    return trimmed(out, kept)
+    return trim(out, kept)
 
 
-def trimmed(columns: Updates, kept: int) -> Updates:
+def trim(columns: Updates, kept: int) -> Updates:
     """The first `kept` rows; copied if the copy frees more memory than it takes."""
     head = columns.rows(0, kept)
     return head.copy() if kept < columns.size // 2 else head

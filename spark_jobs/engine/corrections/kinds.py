@@ -48,7 +48,7 @@ def kind_of(data: Sequence[Any]) -> Kind:
     return _looked_at(kind, data)
 
 
-def merged(kind: Kind, other: Kind) -> Kind:
+def merge_kinds(kind: Kind, other: Kind) -> Kind:
     """The kind of data of both kinds. Raises MalformedUpdates if the kinds differ."""
     if kind == other or other is None:
         return kind
@@ -57,7 +57,7 @@ def merged(kind: Kind, other: Kind) -> Kind:
     if not isinstance(kind, tuple) or not isinstance(other, tuple):
         raise not_of_one_kind(f"{_text_of(other)} beside {_text_of(kind)}")
     longer, shorter = (kind, other) if len(kind) >= len(other) else (other, kind)
-    return (*map(merged, longer, shorter), *longer[len(shorter) :])
+    return (*map(merge_kinds, longer, shorter), *longer[len(shorter) :])
 
 
 def not_of_one_kind(found: str) -> MalformedUpdates:

@@ -19,8 +19,8 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from spark_jobs.engine.corrections.chains import Chain, Ledger, forwarded, merged_pair, updates_of
-from spark_jobs.engine.corrections.columns import Updates, consolidated
+from spark_jobs.engine.corrections.chains import Chain, Ledger, forward_times, merged_pair, updates_of
+from spark_jobs.engine.corrections.columns import Updates, consolidate
 
 STALE_TIMES_CAP = 32
 """With so many distinct stale times or more, one sort replaces the merge of pieces."""
@@ -60,9 +60,9 @@ def has_many_stale_times(chains: list[Chain], since: int, cap: int = STALE_TIMES
 def sorted_at_once(chains: list[Chain], since: int, ledger: Ledger) -> Chain | None:
     """The merged chain, made by one sort of all updates; None if all cancel."""
     gathered = updates_of(chains)
-    chain = Chain.of(consolidated(forwarded(gathered, since)), ledger.chunk_rows)
+    chain = Chain.of(consolidate(forward_times(gathered, since)), ledger.chunk_rows)
     left = chain.count if chain else 0
-    ledger.replaced(gathered.size, left, left)
+    ledger.count_replaced(gathered.size, left, left)
     return chain
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from spark_jobs.engine.corrections.buffer import CodedCorrections
 from spark_jobs.engine.corrections.columns import Codes, Diffs, Times, Updates
 from spark_jobs.engine.corrections.intake import as_integers, as_times, require_equal_lengths
-from spark_jobs.engine.corrections.kinds import Kind, kind_of, merged, not_of_one_kind
+from spark_jobs.engine.corrections.kinds import Kind, kind_of, merge_kinds, not_of_one_kind
 from spark_jobs.engine.updates.refusals import MalformedUpdates
 from spark_jobs.errors import TidemarkError
 from spark_jobs.model import Frontier
@@ -131,7 +131,7 @@ class CorrectionBuffer:
         values, positions = _distinct_first(data)
         rows = len(values) if positions is None else len(positions)
         require_equal_lengths(rows, Updates(checked_times, checked_diffs, checked_diffs))
-        kind = merged(self._vocabulary.kind, kind_of(values))
+        kind = merge_kinds(self._vocabulary.kind, kind_of(values))
         if self._coded.since.time is None:
             return
         n_known = self.distinct_values

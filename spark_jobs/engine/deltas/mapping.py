@@ -28,7 +28,7 @@ from spark_jobs.engine.deltas.operations import DeltaColumns, delta_batch
 from spark_jobs.engine.deltas.ops import Op
 from spark_jobs.engine.deltas.packing import undecided_parents
 from spark_jobs.engine.deltas.pooling import PooledDeltas
-from spark_jobs.engine.deltas.tables import Keys, component_matrix, one_chunk, required, ticks
+from spark_jobs.engine.deltas.tables import Keys, component_matrix, one_chunk, required_column, ticks
 
 Array = npt.NDArray[Any]
 Mode = Literal["add", "diff", "upsert", "operations"]
@@ -77,7 +77,8 @@ def changes_of(rows: pa.Table, entities: pa.Array, meaning: Meaning) -> PooledDe
     `rows` has the columns `entity`, `event_time`, `time` (at which it became visible), `row_id`, `diff`, and those that
     `meaning` names. If any row may be a Delete, it also has `gone` (boolean).
     """
-    codes = pc.index_in(required(rows, "entity"), value_set=entities).to_numpy(zero_copy_only=False).astype(np.int64)
+    places = pc.index_in(required_column(rows, "entity"), value_set=entities)
+    codes = places.to_numpy(zero_copy_only=False).astype(np.int64)
     none = np.zeros(0, np.int64)
     if meaning.operations is not None:
         keys = Keys(entities, codes, none)
@@ -85,13 +86,13 @@ def changes_of(rows: pa.Table, entities: pa.Array, meaning: Meaning) -> PooledDe
     else:
         batch = _from_components(rows, codes, len(entities), meaning)
     if meaning.sequence is not None:
-        batch = replace(batch, sequences=required(rows, meaning.sequence))
+        batch = replace(batch, sequences=required_column(rows, meaning.sequence))
     texts: dict[str, pa.Array] = {}
     if meaning.with_parents and meaning.operations is not None:
         columns = {"delta_ids": meaning.operations.delta_id, "parents": meaning.operations.parent}
         texts = {name: one_chunk(rows, str(column)).cast(pa.string()) for name, column in columns.items()}
         batch.parent[:] = undecided_parents(texts["parents"], len(batch))
-    return PooledDeltas(batch, ticks(required(rows, "time")), ticks(required(rows, "diff")), **texts)
+    return PooledDeltas(batch, ticks(required_column(rows, "time")), ticks(required_column(rows, "diff")), **texts)
 
 
 def _from_components(rows: pa.Table, codes: Array, entity_count: int, meaning: Meaning) -> DeltaBatch:
@@ -104,8 +105,8 @@ def _from_components(rows: pa.Table, codes: Array, entity_count: int, meaning: M
     op = {"add": Op.ADD, "diff": Op.DENSE, "upsert": Op.UPSERT}[meaning.mode]
     row, component = np.nonzero(given)
     return DeltaBatch.from_columns(
-        entity_count=entity_count, entity=codes, event_time=ticks(required(rows, "event_time")),
-        row_id=ticks(required(rows, "row_id")), op=np.where(gone, Op.DELETE, op),
+        entity_count=entity_count, entity=codes, event_time=ticks(required_column(rows, "event_time")),
+        row_id=ticks(required_column(rows, "row_id")), op=np.where(gone, Op.DELETE, op),
         offsets=np.concatenate(([0], np.cumsum(given.sum(axis=1, dtype=np.int64)))), indices=component,
         values=values[row, component], nulls=nulls[row, component], dtype=meaning.dtype, dims=meaning.dims,
     )  # fmt: skip

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine.deltas.batch import DeltaBatch
 from spark_jobs.engine.deltas.ops import MalformedDeltasError, Op, Refusal
-from spark_jobs.engine.deltas.tables import Keys, one_chunk, required, ticks
+from spark_jobs.engine.deltas.tables import Keys, one_chunk, required_column, ticks
 
 Array = npt.NDArray[Any]
 
@@ -61,8 +61,8 @@ def delta_batch(
     op = _op_codes(one_chunk(table, columns.op))
     whole = (op == Op.CREATE) | (op == Op.DENSE)
     indexed = np.isin(op, (Op.SPARSE, Op.ADD, Op.UPSERT))
-    values, value_starts, value_lengths = _ragged(table, columns.values, _arrow_type(dtype))
-    indices, index_starts, index_lengths = _ragged(table, columns.indices, pa.int64())
+    values, value_starts, value_lengths = _list_elements(table, columns.values, _arrow_type(dtype))
+    indices, index_starts, index_lengths = _list_elements(table, columns.indices, pa.int64())
     unequal = indexed & (value_lengths != index_lengths)
     refusal = np.where(unequal, Refusal.UNEQUAL_LISTS, Refusal.NONE)
     scalar, unsaid = _scalars(table, columns.scalar, dtype)
@@ -77,8 +77,8 @@ def delta_batch(
     return DeltaBatch.from_columns(
         entity_count=len(keys),
         entity=keys.rows,
-        event_time=ticks(required(table, columns.time)),
-        row_id=ticks(required(table, columns.row_id)),
+        event_time=ticks(required_column(table, columns.time)),
+        row_id=ticks(required_column(table, columns.row_id)),
         op=op,
         offsets=offsets,
         indices=_gathered_indices(indices, index_starts, np.where(indexed, lengths, 0), whole, lengths),
@@ -100,7 +100,7 @@ def _op_codes(column: pa.Array) -> Array:
     )
 
 
-def _ragged(table: pa.Table, name: str | None, element: pa.DataType) -> tuple[pa.Array, Array, Array]:
+def _list_elements(table: pa.Table, name: str | None, element: pa.DataType) -> tuple[pa.Array, Array, Array]:
     """The elements of a list column, and per row the start and the number of its elements; a null list is empty."""
     if name is None:
         return pa.array([], element), np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)

@@ -156,7 +156,7 @@ def unpack(
     `ids` is True if the source declares parents: then delta ids are read, too.
     """
     if not table.num_rows:
-        return Segments.nothing(dtype, dims, ids=ids)
+        return Segments.empty(dtype, dims, ids=ids)
     codes = pc.index_in(one_chunk(table, "entity"), value_set=entities).to_numpy(zero_copy_only=False)
     start_time, start_row = (_or(table, name, NO_DELTA) for name in ("start_time", "start_row"))
     order = np.lexsort((start_row, start_time, codes))

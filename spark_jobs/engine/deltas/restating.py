@@ -95,7 +95,7 @@ def _heads(published: Segments, deltas: DeltaBatch, horizon: int) -> tuple[Segme
     entity = np.concatenate((published.entity, begins))
     order = np.argsort(entity, kind="stable")
     heads = replace(
-        Segments.nothing(deltas.dtype, deltas.dims),
+        Segments.empty(deltas.dtype, deltas.dims),
         entity=entity[order],
         start_time=np.concatenate((published.start_time, start_time))[order],
         start_row=np.concatenate((published.start_row, start_row))[order],

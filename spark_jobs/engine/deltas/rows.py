@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from spark_jobs.engine.deltas.ops import DeltaError, DuplicateDeltaError, MalformedDeltasError
 from spark_jobs.engine.deltas.ordering import in_chain_order
-from spark_jobs.engine.deltas.tables import Keys, component_matrix, encode_entities, one_chunk, required, ticks
+from spark_jobs.engine.deltas.tables import Keys, component_matrix, encode_entities, one_chunk, required_column, ticks
 
 Array = npt.NDArray[Any]
 
@@ -66,14 +66,14 @@ def read_rows(
     `components` maps a component to its column, or to a constant for every row. All components have the same type:
     int64 if all are integers, float32 if all are float32, else float64.
     """
-    keys = encode_entities(required(table, entity), None if prior is None else one_chunk(prior, "entity"))
+    keys = encode_entities(required_column(table, entity), None if prior is None else one_chunk(prior, "entity"))
     values, nulls = _component_matrix(table, components)
-    ids = ticks(required(table, row_id))
+    ids = ticks(required_column(table, row_id))
     _refuse_non_finite(values, nulls, ids, list(components))
-    count = np.ones(len(table), np.int64) if diff is None else ticks(required(table, diff))
+    count = np.ones(len(table), np.int64) if diff is None else ticks(required_column(table, diff))
     rows = Rows(
-        keys=keys, entity=keys.rows, event_time=ticks(required(table, time)), row_id=ids, values=values, nulls=nulls,
-        count=count, time_type=table.schema.field(time).type,
+        keys=keys, entity=keys.rows, event_time=ticks(required_column(table, time)), row_id=ids, values=values,
+        nulls=nulls, count=count, time_type=table.schema.field(time).type,
     )  # fmt: skip
     order, _, _ = in_chain_order(rows.entity, rows.event_time, rows.row_id, len(keys))
     return _consolidate(rows.take(order))

@@ -103,7 +103,7 @@ class Segments:
         )  # fmt: skip
 
     @classmethod
-    def nothing(cls, dtype: npt.DTypeLike, dims: int | None, *, ids: bool = False) -> Segments:
+    def empty(cls, dtype: npt.DTypeLike, dims: int | None, *, ids: bool = False) -> Segments:
         """An empty set of segments, for vectors of `dtype` and length `dims`."""
         empty = np.zeros(0, np.int64)
         text = pa.array([], pa.string()) if ids else None

@@ -60,7 +60,7 @@ def one_chunk(table: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
 
 
-def required(table: pa.Table, name: str) -> pa.Array:
+def required_column(table: pa.Table, name: str) -> pa.Array:
     """A column as one array. Raises MalformedDeltasError if the table lacks it, or if it has nulls."""
     column = one_chunk(table, name)
     if column.null_count:

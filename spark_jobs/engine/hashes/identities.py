@@ -69,7 +69,7 @@ class BloomFilter:
         _insert(words, hashes, _SALTS)
         return cls(words)
 
-    def passing(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
+    def may_contain(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """For each hash, True if it may be among the hashes that the filter was made of."""
         return _test(self.words, hashes, _SALTS)
 

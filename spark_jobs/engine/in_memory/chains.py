@@ -83,7 +83,7 @@ class Chains:
         visible = batch.event_time if known_from is None else np.asarray(known_from, dtype=np.int64)
         registered = MappingProxyType(dict(transforms or {}))
         changes = PooledDeltas(batch, visible, np.ones(len(batch), np.int64))
-        step = restate_chains(Segments.nothing(dtype, dims), changes, UNCUT, as_of=LATEST, transforms=registered)
+        step = restate_chains(Segments.empty(dtype, dims), changes, UNCUT, as_of=LATEST, transforms=registered)
         return cls(entities, step.segments, UNMOVED, registered)
 
     def state_at(

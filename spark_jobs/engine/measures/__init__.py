@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         judge_segments,
         past_balance,
         refused_deltas,
-        weighed,
+        weigh_updates,
     )
     from spark_jobs.engine.measures.chunks import CHUNK, judge_chunks, judge_repeated_rows, repeated_row_ids
     from spark_jobs.engine.measures.drops import DropChange, Key, drop_changes
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         off_their_row,
         overflown,
     )
-    from spark_jobs.engine.measures.sums import Addends, Adds, adding, both, taken, total
+    from spark_jobs.engine.measures.sums import Addends, Adds, both, nonzero_places, take_amounts, total
     from spark_jobs.engine.measures.updates import (
         Interval,
         judge_repeated_updates,
@@ -59,7 +59,6 @@ __all__ = [
     "DropChange",
     "Interval",
     "Key",
-    "adding",
     "both",
     "diffs",
     "drop_changes",
@@ -78,14 +77,15 @@ __all__ = [
     "judge_updates",
     "judge_versions",
     "judge_windows",
+    "nonzero_places",
     "off_their_row",
     "overflown",
     "past_balance",
     "refused_deltas",
     "repeated_row_ids",
     "repeated_updates",
-    "taken",
+    "take_amounts",
     "taken_from",
     "total",
-    "weighed",
+    "weigh_updates",
 ]

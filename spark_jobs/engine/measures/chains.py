@@ -119,7 +119,7 @@ def past_balance(segments: pa.Table) -> pa.Array:
     return by_entity["entity"].filter(both).combine_chunks()
 
 
-def weighed(updates: pa.Table, refused: pa.Table) -> pa.Table:
+def weigh_updates(updates: pa.Table, refused: pa.Table) -> pa.Table:
     """The updates behind refused deltas, with their `diff` multiplied by the sign of the delta.
 
     Updates of deltas with sign -1 are left out if the run touches them.

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.engine.columns.lists import Lists, lengths
-from spark_jobs.engine.columns.plain import Flags, numbers, present, repeated
+from spark_jobs.engine.columns.plain import Flags, numbers, present, repeated_values
 from spark_jobs.engine.measures.sums import Adds
 
 CHUNK = ("chunk_id", "entity", "seq_no", "landing")
@@ -73,7 +73,7 @@ def repeated_row_ids(tables: Iterable[pa.Table]) -> pa.Table:
         tables: the columns CHUNK, `diff` and `row_ids` of chunks, some chunks at a time. They are read a second time
             if an id occurs several times.
     """
-    met_again = repeated(np.concatenate([Lists.of(table["row_ids"]).values for table in tables]))
+    met_again = repeated_values(np.concatenate([Lists.of(table["row_ids"]).values for table in tables]))
     chunks = pa.concat_tables(tables if met_again.size else islice(tables, 0, 1))
     ids = Lists.of(chunks["row_ids"])
     owners = ids.owners

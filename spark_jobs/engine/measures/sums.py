@@ -46,14 +46,14 @@ def total(addends: Addends) -> int:
     return total(Scaled(addends.astype(np.int64, copy=False), np.ones(1, np.int64)))
 
 
-def taken(addends: Addends, rows: Ints) -> Addends:
+def take_amounts(addends: Addends, rows: Ints) -> Addends:
     """The amounts that the rows at these places add."""
     if isinstance(addends, Scaled):
         return Scaled(addends.values[rows], addends.by if len(addends.by) == 1 else addends.by[rows])
     return addends[rows]
 
 
-def adding(addends: Addends) -> Ints:
+def nonzero_places(addends: Addends) -> Ints:
     """The places of the rows whose amount is not 0."""
     if isinstance(addends, Scaled):
         return np.flatnonzero((addends.values != 0) & (addends.by != 0))

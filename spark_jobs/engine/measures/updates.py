@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engine.columns.plain import Flags, among, holds, numbers, present, repeated
+from spark_jobs.engine.columns.plain import Flags, among, holds, numbers, present, repeated_values
 from spark_jobs.engine.measures.sums import Adds
 
 Interval = tuple[int, int]
@@ -76,7 +76,7 @@ def repeated_updates(tables: Iterable[pa.Table]) -> pa.Table:
         tables: the columns batch, row_id, time, diff, below_horizon, some updates at a time.
     """
     # nearly every row id occurs once: only the updates of the other ids are kept in memory
-    met_again = pa.array(repeated(np.concatenate([numbers(table["row_id"]) for table in tables])))
+    met_again = pa.array(repeated_values(np.concatenate([numbers(table["row_id"]) for table in tables])))
     alike = pa.concat_tables(
         table.filter(pc.is_in(pc.fill_null(table["row_id"], 0), value_set=met_again)) for table in tables
     )

@@ -36,7 +36,7 @@ def judge_windows(
     """
     live = are(windows["era"], LIVE)
     has_bounds = present(windows["window_start"]) & present(windows["window_end"])
-    misplaced = kind.misplaced(numbers(windows["window_start"]), numbers(windows["window_end"]))
+    misplaced = kind.are_misplaced(numbers(windows["window_start"]), numbers(windows["window_end"]))
     missing = ~present(windows["window_end"])
     for column in identity:
         missing |= ~present(windows[column])

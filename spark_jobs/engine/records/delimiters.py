@@ -13,11 +13,11 @@ def likely_delimiter(header: bytes, declared: Iterable[str], delimiter: str) -> 
     no other delimiter finds two of them (or the only one)."""
     columns = {name.encode() for name in declared}
 
-    def fitting(separator: str) -> int:
+    def count_columns(separator: str) -> int:
         parts = header.split(separator.encode())
         return len(columns & {part.strip().strip(b'"').strip() for part in parts})
 
-    if fitting(delimiter):
+    if count_columns(delimiter):
         return None
-    best = max((other for other in DELIMITERS if other != delimiter), key=fitting)
-    return best if fitting(best) >= min(2, len(columns)) else None
+    best = max((other for other in DELIMITERS if other != delimiter), key=count_columns)
+    return best if count_columns(best) >= min(2, len(columns)) else None

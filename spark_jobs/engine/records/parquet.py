@@ -51,7 +51,7 @@ def _file_batches(file: IO[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]
         # Arrow reads INT96 as nanoseconds by default, in which times outside the years 1677 to 2262 wrap
         opened = pq.ParquetFile(pa.PythonFile(file, mode="r"), coerce_int96_timestamp_unit="us")
         nothing = pa.RecordBatch.from_pylist([], opened.schema_arrow)
-        names = [name for name, _ in _opened(nothing, spec.opened)]
+        names = [name for name, _ in _open_structures(nothing, spec.opened)]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             found = f"{', '.join(map(repr, repeated))} again"
@@ -68,7 +68,7 @@ def _rows_of_batch(batch: pa.RecordBatch, spec: RecordSpec, first_line: int, cou
     rules, arguments = np.zeros(count, np.int16), np.zeros(count, np.int32)
     arrays = {}
     declared = {column.header for column in spec.columns}
-    for name, array in _opened(batch, spec.opened):
+    for name, array in _open_structures(batch, spec.opened):
         arrays[name], no_text = _plain(array, as_text=name in declared)
         mark(rules, arguments, no_text * NUMBER["bad_utf8"], 0)
     unknown = [name for name in arrays if name not in declared]
@@ -83,11 +83,11 @@ def _rows_of_batch(batch: pa.RecordBatch, spec: RecordSpec, first_line: int, cou
     extra = _extra(arrays, unknown, columns, rules == 0)
     lines = np.arange(first_line, first_line + count)
     mark_mentions(spec, rules, lambda index: json.dumps(_record(arrays, index), ensure_ascii=False))
-    rejects = counter.kept(rules, lines, lambda index: _reject(arrays, spec, rules, arguments, index))
+    rejects = counter.keep(rules, lines, lambda index: _reject(arrays, spec, rules, arguments, index))
     return assemble(spec, lines, rules == 0, parts, columns, extra, rejects)
 
 
-def _opened(batch: pa.RecordBatch, opened: frozenset[str]) -> Iterator[tuple[str, pa.Array]]:
+def _open_structures(batch: pa.RecordBatch, opened: frozenset[str]) -> Iterator[tuple[str, pa.Array]]:
     """The columns of a batch with their names. A structure that contains a declared column is replaced by its fields,
     named `structure.field`."""
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
@@ -95,7 +95,7 @@ def _opened(batch: pa.RecordBatch, opened: frozenset[str]) -> Iterator[tuple[str
             yield name, array
             continue
         fields = pa.RecordBatch.from_arrays(array.flatten(), [f"{name}.{field.name}" for field in array.type])
-        yield from _opened(fields, opened)
+        yield from _open_structures(fields, opened)
 
 
 def _plain(array: pa.Array, *, as_text: bool) -> tuple[pa.Array, np.ndarray]:

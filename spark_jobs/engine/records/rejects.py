@@ -35,7 +35,7 @@ class RejectCounter:
     _seen: Counter[int] = field(default_factory=Counter)
     _ranges: dict[int, _Range] = field(default_factory=dict)
 
-    def kept(self, rules: np.ndarray, lines: np.ndarray, describe: Callable[[int], Reject]) -> dict[int, Reject]:
+    def keep(self, rules: np.ndarray, lines: np.ndarray, describe: Callable[[int], Reject]) -> dict[int, Reject]:
         """The rejected records that are kept, by their places in the batch; the others are counted in ranges.
 
         `rules`: the number of the rule that each record breaks, 0 for none. `lines` ascend over all batches. `describe`

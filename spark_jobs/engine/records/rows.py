@@ -44,7 +44,7 @@ def rows_of_cells(cells: RecordCells, spec: RecordSpec, counter: RejectCounter) 
     parts = row_parts(columns, spec, rules, arguments)
     extra = _extra(cells, columns)
     mark_mentions(spec, rules, lambda index: _raw(cells, index))
-    rejects = counter.kept(rules, cells.lines, lambda index: _reject(cells, spec, index))
+    rejects = counter.keep(rules, cells.lines, lambda index: _reject(cells, spec, index))
     return assemble(spec, cells.lines, rules == 0, parts, columns, extra, rejects)
 
 

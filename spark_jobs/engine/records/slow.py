@@ -81,18 +81,18 @@ def parse_object(text: str, spec: RecordSpec) -> dict[str, Cell] | str:
     row = members if spec.envelope is None else row_of_event(members, spec.envelope)
     if isinstance(row, str):
         return row
-    flat = list(_opened(row, spec.opened, ""))
+    flat = list(_open_structures(row, spec.opened, ""))
     cells = {name: _cell(value) for name, value in flat}
     return cells if len(cells) == len(flat) else "duplicate_column"
 
 
-def _opened(members: Pairs, opened: frozenset[str], prefix: str) -> Iterator[tuple[str, Any]]:
+def _open_structures(members: Pairs, opened: frozenset[str], prefix: str) -> Iterator[tuple[str, Any]]:
     for key, value in members:
         name = prefix + key
         if name not in opened or not (value is None or isinstance(value, _Pairs)):
             yield name, value
         elif value is not None:
-            yield from _opened(value, opened, f"{name}.")
+            yield from _open_structures(value, opened, f"{name}.")
 
 
 def _cell(value: Any) -> Cell:

@@ -283,7 +283,7 @@ def _difference(desired: pa.Table, published: pa.Table, identity: tuple[str, ...
     n, m = desired.num_rows, published.num_rows
     codes = np.arange(n, n + m, dtype=np.int64)
     codes[theirs[same]] = ours[same]
-    inserted, closed = remaining(np.arange(n, dtype=np.int64), codes)
+    inserted, closed = remaining_codes(np.arange(n, dtype=np.int64), codes)
     revision = np.zeros(n, np.int32)
     revision[ours] = published.column("revision").to_numpy()[theirs] + 1
     insertions = _insertions(desired.take(pa.array(inserted)), revision[inserted], known_from, published.schema)
@@ -304,7 +304,7 @@ def _repeat(desired: pa.Table, published: pa.Table, row: int, identity: tuple[st
     )
 
 
-def remaining(desired: Ints, published: Ints) -> tuple[Ints, Ints]:
+def remaining_codes(desired: Ints, published: Ints) -> tuple[Ints, Ints]:
     """The codes of the desired rows to insert and of the published rows to close, both ascending. Equal rows have equal
     codes.
 

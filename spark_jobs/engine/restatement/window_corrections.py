@@ -118,7 +118,7 @@ def _windows_of_current(windowing: Windowing, table: pa.Table, open_windows: Any
 
 def _settle(kind: WindowKind, time: int, last_start: int | None) -> Settled:
     """The kind's `settled`, extended: the updates that can change a later window are needed, too."""
-    settled = kind.settled(time, last_start)
+    settled = kind.settle(time, last_start)
     start = np.array([settled.before], np.int64)
     return Settled(settled.before, min(settled.rows_from, int(kind.changed_by(start, start)[0][0])))
 

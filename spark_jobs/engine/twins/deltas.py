@@ -109,16 +109,16 @@ class NaiveEntity:
             for index, value in zip(delta.indices, delta.values, strict=True):
                 if index >= len(vector):
                     raise _Refused(Refusal.INDEX_OUT_OF_BOUNDS)
-                vector[index] = self._changed(delta, vector[index], value)
+                vector[index] = self._change_value(delta, vector[index], value)
                 unseen.discard(index)
         else:
             touched = [i for i in range(len(vector)) if delta.op is Op.OFFSET or i not in unseen]
             for index in touched:
-                vector[index] = self._changed(delta, vector[index], delta.scalar)
+                vector[index] = self._change_value(delta, vector[index], delta.scalar)
                 unseen.discard(index)
         self.vector, self.unseen, self.status = vector, unseen, Status.LIVE
 
-    def _changed(self, delta: Delta, old: Any, operand: Any) -> Any:
+    def _change_value(self, delta: Delta, old: Any, operand: Any) -> Any:
         if delta.op in (Op.SPARSE, Op.UPSERT):
             return None if operand is None else self.dtype.type(operand)
         if old is None:

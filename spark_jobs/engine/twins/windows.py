@@ -53,7 +53,7 @@ def _fill(rows: Sequence[NaiveRow], windows: set[Window]) -> Content:
     return {window: numbers for window, numbers in content.items() if numbers}
 
 
-def sliding(rows: Sequence[NaiveRow], *, size: int, clip_at_zero: bool) -> Content:
+def sliding_windows(rows: Sequence[NaiveRow], *, size: int, clip_at_zero: bool) -> Content:
     """Every left window whose own row counts in it, and every right window that contains a row; both bounds are
     inclusive."""
     windows = set()
@@ -68,7 +68,7 @@ def sliding(rows: Sequence[NaiveRow], *, size: int, clip_at_zero: bool) -> Conte
     return _fill(rows, windows)
 
 
-def sessions(rows: Sequence[NaiveRow], *, gap: int) -> Content:
+def session_windows(rows: Sequence[NaiveRow], *, gap: int) -> Content:
     """The rows of a key in time order, cut where the distance to the row before is greater than `gap`."""
     content: Content = {}
     for key in {row.key for row in rows}:
@@ -84,7 +84,7 @@ def sessions(rows: Sequence[NaiveRow], *, gap: int) -> Content:
     return content
 
 
-def hopping(rows: Sequence[NaiveRow], *, size: int, advance: int, offset: int) -> Content:
+def hopping_windows(rows: Sequence[NaiveRow], *, size: int, advance: int, offset: int) -> Content:
     """Every window `[k*advance + offset, k*advance + offset + size)` over a row that ends after the row's `min_end`."""
     content: Content = {}
     for number, row in enumerate(rows):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         dense_ranks,
         forward,
     )
-    from spark_jobs.engine.updates.placing import Horizon, ascending, consolidated, visible_times
+    from spark_jobs.engine.updates.placing import Horizon, consolidate_rows, sort_numbers, visible_times
     from spark_jobs.engine.updates.refusals import DiffOverflow, MalformedUpdates, TimeOutOfRange
 else:
     from spark_jobs.engine.faces import lazy_names
@@ -27,11 +27,11 @@ __all__ = [
     "MalformedUpdates",
     "TimeOutOfRange",
     "accumulate",
-    "ascending",
     "consolidate",
-    "consolidated",
+    "consolidate_rows",
     "data_columns",
     "dense_ranks",
     "forward",
+    "sort_numbers",
     "visible_times",
 ]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.calendar.drops import Drops
-from spark_jobs.engine.columns.plain import Flags, Ints, numbers, present, repeated
+from spark_jobs.engine.columns.plain import Flags, Ints, numbers, present, repeated_values
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Horizon:
     drops: Drops
     first: int
 
-    def passed(self, event_times: Ints, times: Ints) -> Flags:
+    def rows_below(self, event_times: Ints, times: Ints) -> Flags:
         """Flags of the rows below the horizon, by their event times and the times at which they become visible."""
         horizon = np.full(times.size, self.at_start)
         if self.kept is not None:
@@ -50,13 +50,13 @@ def visible_times(event_times: Ints, drop_starts: Ints, seal: int, arrivals: pa.
     return np.maximum(np.maximum(event_times, came), seal)
 
 
-def consolidated(updates: pa.Table) -> pa.Table:
+def consolidate_rows(updates: pa.Table) -> pa.Table:
     """The updates with the diffs of equal ones summed, without those that cancel.
 
     Updates are equal if all their columns except `diff` are: numbers bit for bit, maps in any order of their keys. Only
     updates with the same `row_id` can be equal."""
     row_ids = numbers(updates["row_id"])
-    shared = np.isin(row_ids, repeated(row_ids))
+    shared = np.isin(row_ids, repeated_values(row_ids))
     if not shared.any():
         return updates.filter(pc.not_equal(updates["diff"], 0))
     several = updates.filter(pa.array(shared))
@@ -83,7 +83,7 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     return column
 
 
-def ascending(updates: pa.Table, numbers_of: Ints, by: Sequence[str]) -> Ints:
+def sort_numbers(updates: pa.Table, numbers_of: Ints, by: Sequence[str]) -> Ints:
     """The numbers `numbers_of` of updates, in the ascending order of the columns `by`, of which the first is a text.
 
     It copies the columns that decide the order, and no other: rows may be wide."""
@@ -93,7 +93,7 @@ def ascending(updates: pa.Table, numbers_of: Ints, by: Sequence[str]) -> Ints:
     codes = rank[first.indices.to_numpy()]
     plain = {name: numbers(updates[name])[numbers_of] for name in ("row_id", "event_time")}
     order = np.lexsort([*plain.values(), codes])
-    if repeated(plain["row_id"][order]).size:
+    if repeated_values(plain["row_id"][order]).size:
         # rows that were retracted, or landed again with other values: the other columns decide their order
         keys = {"code": pa.array(codes), **{name: updates[name].take(pa.array(numbers_of)) for name in by[1:]}}
         order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys]).to_numpy()

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from spark_jobs.engine.windows.monoid import Aggregate, Monoid, WindowRows
     from spark_jobs.engine.windows.rows import SkippedRows
     from spark_jobs.engine.windows.runs import RowSorter
-    from spark_jobs.engine.windows.slices import SLICE_COLUMN, SLICES, HotKey, OwnSlice, copied, in_slices
+    from spark_jobs.engine.windows.slices import SLICE_COLUMN, SLICES, HotKey, OwnSlice, in_slices, slice_halo
     from spark_jobs.engine.windows.spreading import MOST_KEYS, KeySample, SampledKey, Spread, spread
     from spark_jobs.engine.windows.streams import Windowing, find_windows
     from spark_jobs.engine.windows.summaries import DimensionMismatch, approx_quantile, collect, vector_mean, vector_sum
@@ -96,7 +96,6 @@ __all__ = [
     "astray",
     "avg",
     "collect",
-    "copied",
     "count",
     "count_distinct",
     "find_windows",
@@ -107,6 +106,7 @@ __all__ = [
     "max_",
     "min_",
     "skipped_rows",
+    "slice_halo",
     "spread",
     "stats_type",
     "stddev",

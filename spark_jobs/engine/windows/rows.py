@@ -84,7 +84,7 @@ class SortedRows:
             return values.take(pa.array(taken if self.in_place else self.order[taken]))
         return values if self.in_place else values.take(pa.array(self.order))
 
-    def following(self, first: int) -> pa.Table:
+    def rows_from(self, first: int) -> pa.Table:
         """The rows from number `first` on, as a table in row order."""
         return self.table.slice(first) if self.in_place else self.table.take(pa.array(self.order[first:]))
 

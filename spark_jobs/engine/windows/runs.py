@@ -140,7 +140,7 @@ class RowSorter:
         # a run is read batch by batch, so up to a batch more than asked for is in memory
         rows = max(self._rows_of_a_run(row_bytes, len(runs)) - self._batch_rows, 1)
         self._holds(self._budget.sorting_bytes(row_bytes, 1) * (rows + self._batch_rows) * len(runs))
-        return merged(runs, key=self._key, time=self._time, rows_of_a_run=rows)
+        return merge_runs(runs, key=self._key, time=self._time, rows_of_a_run=rows)
 
     def _sorted_chunks(self, most_rows: int) -> Iterator[pa.Table]:
         """The rows that are in memory, in order; the sorter gives them up."""
@@ -177,7 +177,7 @@ class _Run:
         return n_waiting
 
 
-def merged(runs: list[Iterator[pa.Table]], *, key: list[str], time: str, rows_of_a_run: int) -> Iterator[pa.Table]:
+def merge_runs(runs: list[Iterator[pa.Table]], *, key: list[str], time: str, rows_of_a_run: int) -> Iterator[pa.Table]:
     """Merge runs that are each sorted by (key, time), with about `rows_of_a_run` rows of each in memory."""
     live = [_Run(run) for run in runs]
     while True:

@@ -92,7 +92,7 @@ class AdaptiveSkips(Skips):
             times, last_key = counting.rows.times, int(counting.rows.offsets[-2])
             cell = max(int(times[-1]) // reset * reset, -(2**63))
             opens = last_key + int(times[last_key:].searchsorted(cell))
-            left = counting.rows.following(opens).select(table.column_names)
+            left = counting.rows.rows_from(opens).select(table.column_names)
             return self._skip(counting, opens), Carried(left, cell)
 
         def finish(table: pa.Table, _: Carried | None) -> pa.Table:
@@ -134,7 +134,7 @@ def skipped_table(table: pa.Table, kind: SpanKind, inputs: WindowInputs) -> pa.T
 
 def unable_rows(table: pa.Table, kind: SpanKind, inputs: WindowInputs) -> tuple[pa.Table, list[pa.Table]]:
     """The rows that can count, and the rows of `skipped_table` for those that can't."""
-    required = kind.required(inputs.aggregates)
+    required = kind.required_columns(inputs.aggregates)
     able, left_out = able_rows(table, inputs.key, inputs.time, required, kind.drop_negative)
     time_type = table.schema.field(inputs.time).type
     return able, [with_bounds(rows, None, reason, time_type) for reason, rows in left_out.items()]
@@ -170,7 +170,7 @@ def late_stream(
         opens, until = int(rows.offsets[-2]), max(int(rows.times[-1]) - reach, _LEAST)
         asked = _told_first(rows, carried)
         asked[opens:] &= rows.times[opens:] < until
-        left = rows.following(opens + int(rows.times[opens:].searchsorted(max(until - reach, _LEAST))))
+        left = rows.rows_from(opens + int(rows.times[opens:].searchsorted(max(until - reach, _LEAST))))
         return _late(rows, kind, inputs, asked), Carried(left, until)
 
     def finish(table: pa.Table, carried: Carried | None) -> pa.Table:

@@ -103,7 +103,7 @@ class OwnSlice:
         return in_own_slice
 
 
-def copied(kind: WindowKind) -> Halo | None:
+def slice_halo(kind: WindowKind) -> Halo | None:
     """The distances before and after a row within which slices get a copy of it; None: slices end at breaks."""
     return kind.halo if kind.grain is None else (0, 0)
 
@@ -111,7 +111,7 @@ def copied(kind: WindowKind) -> Halo | None:
 def cells_of(kind: WindowKind, *, rows: int, rows_a_slice: int, low: int, high: int) -> tuple[int, int, int]:
     """The start, length and number of the cells of a key with about `rows` rows from `low` to `high`. One cell: the key
     is not cut."""
-    halo, grain = copied(kind), kind.grain
+    halo, grain = slice_halo(kind), kind.grain
     wanted = max(min(-(-rows // rows_a_slice), SLICES - 1), 1)
     if grain is not None and low - grain.length >= _LEAST:
         low -= (low - grain.offset) % grain.length

@@ -25,7 +25,7 @@ from spark_jobs.engine.windows.tables import Found, Reached, Wanted, WindowInput
 
 Rows = Iterator[pa.Table]
 Settle = Callable[[int, int | None], Settled]
-"""The signature of `Kind.settled`."""
+"""The signature of `WindowKind.settle`."""
 Made = TypeVar("Made")
 _TRIED = 64
 """Number of windows of the first table; its bytes decide how the next tables are cut."""
@@ -153,7 +153,7 @@ def stream_windows(chunks: Rows, windowing: Windowing, pace: PortionLimits) -> R
     """Tables of windows, ordered by (key, start), from chunks of rows ordered by (key, time)."""
     tables = Tables(pace.most_bytes)
     for step in steps(
-        chunks, windowing.find, windowing.kind.settled, most_rows=pace.most_rows, note_rows=pace.note_rows
+        chunks, windowing.find, windowing.kind.settle, most_rows=pace.most_rows, note_rows=pace.note_rows
     ):
         for windows in tables.of(step, windowing.own_slice):
             pace.made(windows.nbytes)
@@ -244,5 +244,5 @@ def _step(table: pa.Table, result: Found, carried: Carried | None, settle: Settl
     if last_key < end:
         end = max(last_key + int(windows.start[last_key:].searchsorted(settled.before)), begin)
     kept = opens + int(rows.times[opens:].searchsorted(settled.rows_from))
-    left = Carried(rows.following(kept).select(table.column_names), settled.before, open_windows)
+    left = Carried(rows.rows_from(kept).select(table.column_names), settled.before, open_windows)
     return StreamStep(result, begin, end, Place(reached.key, settled.before, settled.number)), left

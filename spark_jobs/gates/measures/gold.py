@@ -30,7 +30,7 @@ from spark_jobs.engine.measures import (
     overflown,
     past_balance,
     refused_deltas,
-    weighed,
+    weigh_updates,
 )
 from spark_jobs.engine.restatement import LIVE
 from spark_jobs.gates.measures.parts import AnyPart, EachRow, Ground, Measurement, OfShare, Together, measure
@@ -225,7 +225,7 @@ class _Gold:
         )
         fresh = [table.append_column("touches", self._touches(table)) for table in updates.tables()]
         if fresh:
-            skipped = weighed(pa.concat_tables(fresh), refused)
+            skipped = weigh_updates(pa.concat_tables(fresh), refused)
             parts.append(
                 EachRow(skipped, partial(gained_by_rows, components=additive(self.state), sign=1), _ROWS_SHOWN)
             )

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.hashes import in_share
-from spark_jobs.engine.measures import Addends, Adds, adding, taken, total
+from spark_jobs.engine.measures import Addends, Adds, nonzero_places, take_amounts, total
 from spark_jobs.exchange import answers
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
 from spark_jobs.storage.delta.data_files import StoredRows
@@ -195,7 +195,7 @@ def _add_examples(piece: AnyPart, measures: Sequence[str], examples: dict[str, l
     for rows, adds in piece.judge_rows(with_examples=True):
         for measure in measures:
             room = MAX_EXAMPLES - len(examples[measure])
-            places = adding(adds[measure])[:room] if measure in adds else np.zeros(0, np.int64)
+            places = nonzero_places(adds[measure])[:room] if measure in adds else np.zeros(0, np.int64)
             if places.size:
                 shows = list(piece.shows) if isinstance(piece, EachRow) else rows.column_names
                 new_examples = rows.select(shows).take(pa.array(places)).to_pylist()
@@ -214,7 +214,7 @@ def _by_value(rows: pa.Table, label: Mapping[str, str], ground: Ground, addends:
     for begin, end in pairwise(bounds.tolist()):
         place = int(places[order[begin]])
         value = values.dictionary[place].as_py() if place < len(values.dictionary) else None
-        yield value, total(taken(addends, order[begin:end]))
+        yield value, total(take_amounts(addends, order[begin:end]))
 
 
 def _differences(ground: Ground, pair: Sequence[str], one: Counter[Any], other: Counter[Any]) -> list[dict[str, Any]]:

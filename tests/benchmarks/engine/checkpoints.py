@@ -295,7 +295,7 @@ def kernels(folder: Path, options: argparse.Namespace) -> None:
     changes = PooledDeltas(batch, batch.event_time, np.ones(len(batch), np.int64))
 
     def packed(policy: CompactionPolicy, frontiers: Frontiers) -> pa.Table:
-        nothing = Segments.nothing("float64", DIMS)
+        nothing = Segments.empty("float64", DIMS)
         step = restate_chains(nothing, changes, policy, as_of=0, frontiers=frontiers)
         kept = step.segments.take(np.flatnonzero(step.written))
         return pack(kept, names, names=None, full_rows=False)
@@ -322,7 +322,7 @@ def kernels(folder: Path, options: argparse.Namespace) -> None:
 def _kernel_join(connection: duckdb.DuckDBPyConnection, names: pa.Array, options: argparse.Namespace) -> None:
     deltas, questions = value_tables(options.rows, len(names), options.rows // 10)
     step = restate_chains(
-        Segments.nothing("float64", 1),
+        Segments.empty("float64", 1),
         changes_of(deltas, names, ONE),
         CompactionPolicy(TieredMerge(10), delta_threshold=10),
         as_of=0,

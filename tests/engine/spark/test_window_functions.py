@@ -101,7 +101,7 @@ def test_sliding_windows_equal_the_twin_however_rows_are_partitioned(
     rows = random_rows(size)
     df = spark.createDataFrame(rows, SCHEMA).repartition(partitions)
     windows = sliding_windows(df, key=["case", "k"], time="t", size=size, aggregates=AGGREGATES | EDGES)
-    check(windows, contents(rows, naive.sliding, null_values="skip_row", size=size, clip_at_zero=True))
+    check(windows, contents(rows, naive.sliding_windows, null_values="skip_row", size=size, clip_at_zero=True))
 
 
 @pytest.mark.parametrize("grace", [0, 3, 10])
@@ -118,7 +118,7 @@ def test_grace_closes_windows_by_the_stream_time_at_arrival(spark: SparkSession,
         stream="case",
         clip_at_zero=False,
     )
-    wanted = contents(rows, naive.sliding, null_values="skip_row", grace=grace, size=4, clip_at_zero=False)
+    wanted = contents(rows, naive.sliding_windows, null_values="skip_row", grace=grace, size=4, clip_at_zero=False)
     check(windows, wanted, by_arrival=True)
 
 
@@ -134,7 +134,7 @@ def test_sessions_equal_the_twin(spark: SparkSession) -> None:
     windows = session_windows(
         spark.createDataFrame(rows, SCHEMA), key=["case", "k"], time="t", gap=3, aggregates=AGGREGATES | EDGES
     )
-    check(windows, contents(rows, naive.sessions, null_values="skip_value", gap=3))
+    check(windows, contents(rows, naive.session_windows, null_values="skip_value", gap=3))
 
 
 def test_hopping_windows_equal_the_twin(spark: SparkSession) -> None:
@@ -148,7 +148,7 @@ def test_hopping_windows_equal_the_twin(spark: SparkSession) -> None:
         offset=1,
         aggregates=AGGREGATES | EDGES,
     )
-    check(windows, contents(rows, naive.hopping, null_values="skip_value", size=10, advance=3, offset=1))
+    check(windows, contents(rows, naive.hopping_windows, null_values="skip_value", size=10, advance=3, offset=1))
 
 
 def test_tumbling_windows_with_a_grace_equal_the_twin(spark: SparkSession) -> None:
@@ -163,7 +163,7 @@ def test_tumbling_windows_with_a_grace_equal_the_twin(spark: SparkSession) -> No
         arrival="at",
         stream="case",
     )
-    wanted = contents(rows, naive.hopping, null_values="skip_value", grace=2, size=5, advance=5, offset=0)
+    wanted = contents(rows, naive.hopping_windows, null_values="skip_value", grace=2, size=5, advance=5, offset=0)
     check(windows, wanted, by_arrival=True)
 
 
@@ -344,17 +344,17 @@ def test_hot_keys_cut_by_time_give_the_same_windows(spark: SparkSession, rows_a_
         "rows_a_slice": rows_a_slice,
     }
     windows = sliding_windows(df, size=4, clip_at_zero=False, grace=3, arrival="at", stream="case", **shared)
-    wanted = contents(rows, naive.sliding, null_values="skip_row", grace=3, size=4, clip_at_zero=False)
+    wanted = contents(rows, naive.sliding_windows, null_values="skip_row", grace=3, size=4, clip_at_zero=False)
     check(windows, wanted, by_arrival=True)
     windows = hopping_windows(df, size=5, advance=2, offset=1, **shared)
-    check(windows, contents(rows, naive.hopping, null_values="skip_value", size=5, advance=2, offset=1))
+    check(windows, contents(rows, naive.hopping_windows, null_values="skip_value", size=5, advance=2, offset=1))
     windows = tumbling_windows(df, size=5, offset=1, **shared)
-    check(windows, contents(rows, naive.hopping, null_values="skip_value", size=5, advance=5, offset=1))
+    check(windows, contents(rows, naive.hopping_windows, null_values="skip_value", size=5, advance=5, offset=1))
     hot = hot_of(df, Sessions(3), key=["case", "k"], rows_a_slice=rows_a_slice)
     # cells of 46 ticks have no break near their beginnings, those of some 195 have
     assert sum(at is not None for key in hot for at in key.breaks or ()) == {12: 0, 60: 5}[rows_a_slice]
     windows = session_windows(df, gap=3, **shared)
-    check(windows, contents(rows, naive.sessions, null_values="skip_value", gap=3))
+    check(windows, contents(rows, naive.session_windows, null_values="skip_value", gap=3))
     df.unpersist()
 
 
@@ -388,9 +388,9 @@ def test_slices_hold_at_the_ends_of_time_and_for_each_type_of_it(spark: SparkSes
 
 
 KINDS: dict[str, tuple[Callable[..., DataFrame], dict[str, Any], Callable[..., Content]]] = {
-    "sliding": (sliding_windows, {"size": 4, "clip_at_zero": False}, naive.sliding),
-    "sessions": (session_windows, {"gap": 3}, naive.sessions),
-    "hopping": (hopping_windows, {"size": 10, "advance": 3}, naive.hopping),
+    "sliding": (sliding_windows, {"size": 4, "clip_at_zero": False}, naive.sliding_windows),
+    "sessions": (session_windows, {"gap": 3}, naive.session_windows),
+    "hopping": (hopping_windows, {"size": 10, "advance": 3}, naive.hopping_windows),
 }
 
 

@@ -39,11 +39,11 @@ def found(windows):
 told = Observation()
 for how in ({"rows_a_slice": None}, {"rows_a_slice": 40, "metrics": told, "memory_max_bytes": 2**20}):
     windows = sliding_windows(df, size=5, clip_at_zero=False, **shared, **how)
-    assert found(windows) == twin(naive.sliding, "skip_row", size=5, clip_at_zero=False)
+    assert found(windows) == twin(naive.sliding_windows, "skip_row", size=5, clip_at_zero=False)
     windows = hopping_windows(df, size=9, advance=4, **shared, **({} if "metrics" in how else how))
-    assert found(windows) == twin(naive.hopping, "skip_value", size=9, advance=4, offset=0)
+    assert found(windows) == twin(naive.hopping_windows, "skip_value", size=9, advance=4, offset=0)
     windows = session_windows(df, gap=3, **shared, **(how | {"metrics": None}))
-    assert found(windows) == twin(naive.sessions, "skip_value", gap=3)
+    assert found(windows) == twin(naive.session_windows, "skip_value", gap=3)
 assert told.get["rows"] >= 272, told.get
 late = {"size": 5, "grace": 3, "arrival": "at", "clip_at_zero": False}
 n_late = skipped_rows(df, "sliding", **shared, **late).where("reason = 'late'").count()

@@ -244,7 +244,7 @@ class _Compactor:
             names = pa.chunked_array([*ahead["entity"].chunks, *part["entity"].chunks], pa.string())
             entities = pc.unique(names)
             step = restate_chains(
-                unpacked(ahead, entities, self.meaning), changes_of(part, entities, self.meaning), self.policy,
+                unpack_segments(ahead, entities, self.meaning), changes_of(part, entities, self.meaning), self.policy,
                 as_of=self.as_of, frontiers=self.frontiers, transforms=REGISTERED,
             )  # fmt: skip
             # segments that later deltas of the entity may fall into are restated together with those deltas
@@ -257,7 +257,7 @@ class _Compactor:
         return pack(step.segments, entities, names=meaning.names, full_rows=meaning.full_rows, only=numbers)
 
 
-def unpacked(table: pa.Table, entities: pa.Array, meaning: Meaning) -> Segments:
+def unpack_segments(table: pa.Table, entities: pa.Array, meaning: Meaning) -> Segments:
     """The packed segments of these entities, in the form of the kernels."""
     return unpack(table, entities, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents)
 
@@ -275,7 +275,7 @@ class _StatesAt:
             entities = pc.unique(group.column("entity").combine_chunks())
             codes = np.arange(len(entities))
             asked = (np.full(len(codes), limit) for limit in (self.event_time, self.known_at))
-            states = states_for(unpacked(group, entities, self.meaning), codes, *asked, transforms=REGISTERED)
+            states = states_for(unpack_segments(group, entities, self.meaning), codes, *asked, transforms=REGISTERED)
             live = np.flatnonzero(states.status == Status.LIVE)
             columns = {"entity": entities.take(pa.array(live)), **state_columns(states.take(live), self.meaning)}
             yield from pa.table(columns).to_batches()
@@ -299,7 +299,9 @@ class _JoinAsOf:
             codes = pc.fill_null(pc.index_in(questions.column("entity"), value_set=entities), len(entities))
             asked = [pc.fill_null(questions.column(c), -LATEST).to_numpy() for c in ("asked_time", "asked_known")]
             self.frontiers.check_read(*(pc.min(questions.column(c)).as_py() for c in ("asked_time", "asked_known")))
-            segments = unpacked(chains.select([c for c in chains.column_names if c in NEEDED]), entities, self.meaning)
+            segments = unpack_segments(
+                chains.select([c for c in chains.column_names if c in NEEDED]), entities, self.meaning
+            )
             states = states_for(segments, codes.to_numpy().astype(np.int64), *asked, transforms=REGISTERED)
             values = [column for name, column in state_columns(states, self.meaning).items() if name != "delta_count"]
             answers = {answer(place): column for place, column in enumerate(values)}

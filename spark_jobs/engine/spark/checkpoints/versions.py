@@ -27,7 +27,7 @@ from spark_jobs.engine.spark.checkpoints.frames import (
     state_columns,
     state_ddl,
     together,
-    unpacked,
+    unpack_segments,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class VersionsAt:
 
     def _versions(self, group: pa.Table) -> pa.Table:
         entities = pc.unique(group.column("entity").combine_chunks())
-        segments = unpacked(group, entities, self.meaning)
+        segments = unpack_segments(group, entities, self.meaning)
         visible = (segments.known_from <= self.known_at) & (self.known_at < segments.known_to)
         times = np.maximum(segments.deltas.event_time[visible], self.horizon)
         # deltas behind both frontiers are only in a checkpoint: ask for the state at the horizon, too

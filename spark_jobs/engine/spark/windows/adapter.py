@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
 
 from spark_jobs.arrow_batches import count_rows_alone
-from spark_jobs.engine.spark.windows.expressions import column, quoted, ticks_of
-from spark_jobs.engine.spark.windows.hot_keys import SampledFrame, key_hash, repartitioned, with_slices
+from spark_jobs.engine.spark.windows.expressions import column, quote_name, ticks_of
+from spark_jobs.engine.spark.windows.hot_keys import SampledFrame, key_hash, repartition_rows, with_slices
 from spark_jobs.engine.spark.windows.options import WindowOptions
 from spark_jobs.engine.spark.windows.parameters import Frame, Running, is_integer, refuse, ticks
 from spark_jobs.engine.spark.windows.stream_times import Arrivals
@@ -36,7 +36,7 @@ from spark_jobs.engine.windows.kinds.kind import WindowKind
 from spark_jobs.engine.windows.monoid import Aggregate, columns_read
 from spark_jobs.engine.windows.rows import NullValues
 from spark_jobs.engine.windows.skipped import skips_of
-from spark_jobs.engine.windows.slices import SLICE_COLUMN, copied
+from spark_jobs.engine.windows.slices import SLICE_COLUMN, slice_halo
 from spark_jobs.engine.windows.spreading import Spread, spread
 from spark_jobs.engine.windows.streams import Windowing
 from spark_jobs.engine.windows.tables import WindowInputs
@@ -60,7 +60,7 @@ class WindowCall:
     running: Running
 
     @classmethod
-    def checked(
+    def of_options(
         cls,
         df: DataFrame,
         options: WindowOptions,
@@ -97,7 +97,7 @@ class WindowCall:
             arrival=options.arrival,
             stream=[] if stream is None else frame.columns("stream", stream),
             also_read=list(also_read),
-            running=Running.checked(options.rows_a_slice, options.memory_max_bytes, options.metrics),
+            running=Running.of_options(options.rows_a_slice, options.memory_max_bytes, options.metrics),
         )
 
     def windows(self, kind: WindowKind) -> DataFrame:
@@ -116,12 +116,12 @@ class WindowCall:
             self.time,
             max_bytes=self.running.memory_max_bytes,
             most_columns=len(fields),
-            required=kind.required(self.aggregates),
+            required=kind.required_columns(self.aggregates),
             drop_negative=kind.drop_negative,
         )
         return self._apply(kind, NewWindows(windows, self.running.metrics is not None), fields, over)
 
-    def skipped(self, kind: WindowKind) -> DataFrame:
+    def skipped_rows(self, kind: WindowKind) -> DataFrame:
         """The rows that do not count in windows of this kind, and the pairs of a row and a window that don't."""
         fields = [StructField(name, self.frame.types[name]) for name in self._needed_columns()]
         fields += [StructField(name, self._bound_type()) for name in ("window_start", "window_end")]
@@ -150,13 +150,13 @@ class WindowCall:
         return LongType() if is_integer(self.time_type) else self.time_type
 
     def _hash(self) -> str:
-        return key_hash(map(quoted, self.key))
+        return key_hash(map(quote_name, self.key))
 
     def _spread(self, kind: WindowKind) -> Spread | None:
         """The tasks over which the rows are spread; None: Spark spreads them by its own rules."""
         if self.running.rows_a_slice is None:
             return None
-        able = self.frame.df.where(" AND ".join(f"{quoted(name)} IS NOT NULL" for name in [*self.key, self.time]))
+        able = self.frame.df.where(" AND ".join(f"{quote_name(name)} IS NOT NULL" for name in [*self.key, self.time]))
         time = ticks_of(self.time, self.time_type)
         return spread(SampledFrame(able, self._hash(), time), kind, self.running.rows_a_slice)
 
@@ -165,7 +165,7 @@ class WindowCall:
         rows, needed = self.frame.df, self._needed_columns()
         count_rows_alone(rows.sparkSession, [self.frame.types[name] for name in needed if name not in self.key])
         # named c0, c1, …: mapInArrow takes no names with dots
-        chosen = [f"{quoted(name)} AS c{place}" for place, name in enumerate(needed)]
+        chosen = [f"{quote_name(name)} AS c{place}" for place, name in enumerate(needed)]
         if self.grace is not None:
             # before slices are made, so that a row copied into several slices arrives only once
             rows = self._arrivals(kind.null_values).stream_times(rows, STREAM_TIME)
@@ -174,7 +174,7 @@ class WindowCall:
         if over is not None and over.hot:
             key_columns = (f"{self._hash()} AS __hash", f"{ticks_of(self.time, self.time_type)} AS __ticks")
             rows = rows.selectExpr("*", *key_columns)
-            rows = with_slices(rows, over, copied(kind), "__hash", "__ticks")
+            rows = with_slices(rows, over, slice_halo(kind), "__hash", "__ticks")
             chosen.append(SLICE_COLUMN)
             needed = [*needed, SLICE_COLUMN]
         metric_fields = (
@@ -183,7 +183,9 @@ class WindowCall:
         work = Partition(task, needed, [field.name for field in [*fields, *metric_fields]], self.grace)
         keys = [f"c{place}" for place in range(len(self.key))]
         chosen_rows = rows.selectExpr(*chosen)
-        together = chosen_rows.repartition(*keys) if over is None else repartitioned(chosen_rows, over, key_hash(keys))
+        together = (
+            chosen_rows.repartition(*keys) if over is None else repartition_rows(chosen_rows, over, key_hash(keys))
+        )
         made = together.mapInArrow(work, StructType([*fields, *metric_fields]))
         return self._observe(made, [field.name for field in fields]) if metric_fields else made
 
@@ -191,13 +193,13 @@ class WindowCall:
         """The windows without the metrics of the workers, which the observation receives."""
         assert self.running.metrics is not None
         observed = made.observe(self.running.metrics, *metric_totals(made))
-        return observed.where(f"{metric_column(METRICS[0])} IS NULL").select(*map(quoted, outputs))
+        return observed.where(f"{metric_column(METRICS[0])} IS NULL").select(*map(quote_name, outputs))
 
     def _arrivals(self, null_values: NullValues) -> Arrivals:
         """The order of the rows of a stream. Rows that can't count don't advance the time of the stream."""
         also_required = columns_read(self.aggregates.values()) if null_values == "skip_row" else self.also_read
-        required = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in [*self.key, *also_required])
-        counted = f"CASE WHEN {required} THEN {quoted(self.time)} END"
+        required = " AND ".join(f"{quote_name(name)} IS NOT NULL" for name in [*self.key, *also_required])
+        counted = f"CASE WHEN {required} THEN {quote_name(self.time)} END"
         assert self.arrival is not None
         kind = self.frame.types[self.arrival]
         return Arrivals(self.arrival, kind, self.stream, counted, self.running.rows_a_slice)

@@ -133,7 +133,7 @@ def adaptive_plan(
         raise refuse("min_duration", expected=f"at most max_duration, {cuts.longest} ticks", found=cuts.shortest)
     # a small budget may be meant for the trigger alone
     options = replace(options, memory_max_bytes=max(options.memory_max_bytes, LEAST_MEMORY_BYTES))
-    call = WindowCall.checked(df, options, aggregates_needed=False, taken=_TAKEN, also_read=deltas.columns())
+    call = WindowCall.of_options(df, options, aggregates_needed=False, taken=_TAKEN, also_read=deltas.columns())
     return call, AdaptiveKind(cuts, deltas)
 
 

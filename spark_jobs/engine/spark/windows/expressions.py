@@ -8,7 +8,7 @@ from pyspark.sql.types import DataType, TimestampType
 from spark_jobs.engine.spark.windows.parameters import is_integer
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A column name as SQL, quoted, so that it may have any characters."""
     return "`" + name.replace("`", "``") + "`"
 
@@ -16,10 +16,10 @@ def quoted(name: str) -> str:
 def ticks_of(time: str, kind: DataType) -> str:
     """SQL for a time column as a bigint of ticks."""
     if is_integer(kind):
-        return f"CAST({quoted(time)} AS BIGINT)"
+        return f"CAST({quote_name(time)} AS BIGINT)"
     if isinstance(kind, TimestampType):
-        return f"unix_micros({quoted(time)})"
-    return f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {quoted(time)})"
+        return f"unix_micros({quote_name(time)})"
+    return f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {quote_name(time)})"
 
 
 def whole(number: int) -> str:

@@ -167,11 +167,11 @@ def skipped_rows(df: DataFrame, kind: str, **parameters: Any) -> DataFrame:
     """
     if kind == "adaptive":
         call, adaptive = adaptive_plan(df, **parameters)
-        return call.skipped(adaptive)
+        return call.skipped_rows(adaptive)
     if kind not in _PLANS:
         raise refuse("kind", expected=f"one of {sorted([*_PLANS, 'adaptive'])}", found=kind)
     planned, windows = _PLANS[kind](df, **parameters)
-    return planned.skipped(windows)
+    return planned.skipped_rows(windows)
 
 
 def skipped_counts(df: DataFrame, kind: str, **parameters: Any) -> dict[str, int]:
@@ -187,7 +187,7 @@ def skipped_counts(df: DataFrame, kind: str, **parameters: Any) -> dict[str, int
 
 
 def _call(df: DataFrame, **options: Unpack[AggregateOptions]) -> WindowCall:
-    return WindowCall.checked(df, WindowOptions(**options))
+    return WindowCall.of_options(df, WindowOptions(**options))
 
 
 def _plan_sliding(

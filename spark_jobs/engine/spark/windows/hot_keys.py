@@ -69,7 +69,7 @@ def with_slices(rows: DataFrame, spread: Spread, halo: Halo | None, hashed: str,
     return rows.selectExpr("*", f"{slices_sql(spread.hot, halo, hashed, *times)} AS {SLICE_COLUMN}")
 
 
-def repartitioned(rows: DataFrame, spread: Spread, hashed: str) -> DataFrame:
+def repartition_rows(rows: DataFrame, spread: Spread, hashed: str) -> DataFrame:
     """The rows, with all rows of a key, or of a slice, in one partition; `hashed` is SQL for the key's hash."""
     return rows.repartitionById(spread.tasks, column(rows, task_sql(spread, hashed)))
 
@@ -99,7 +99,7 @@ def slices_sql(hot: tuple[HotKey, ...], halo: Halo | None, hashed: str, *times: 
     """SQL for the slices of a row, one row per slice.
 
     `hashed` is SQL for its key as one number, `times` for the times in ticks at which it may count; for `halo`, see
-    `slices.copied`. A row without a time, which can't count, is in the first slice of its key.
+    `slices.slice_halo`. A row without a time, which can't count, is in the first slice of its key.
     """
     if halo is None:
         return _case(hot, hashed, lambda key: _slice_at_breaks(key, times[0]), "0L")

@@ -52,7 +52,7 @@ class Running:
     metrics: Any = None
 
     @classmethod
-    def checked(cls, rows_a_slice: Any, memory_max_bytes: Any, metrics: Any) -> Running:
+    def of_options(cls, rows_a_slice: Any, memory_max_bytes: Any, metrics: Any) -> Running:
         """The settings, once checked. Raises ParameterError for the first wrong one."""
         if rows_a_slice is not None and (not _is_whole(rows_a_slice) or rows_a_slice < 1):
             raise refuse("rows_a_slice", expected="an integer of 1 or more, or None", found=rows_a_slice)

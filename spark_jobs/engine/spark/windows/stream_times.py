@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, DateType, FractionalType, TimestampNTZType, TimestampType
 
-from spark_jobs.engine.spark.windows.expressions import quoted, ticks_of, whole
+from spark_jobs.engine.spark.windows.expressions import quote_name, ticks_of, whole
 from spark_jobs.engine.spark.windows.parameters import is_integer
 from spark_jobs.engine.windows.spreading import sampled_share
 
@@ -56,9 +56,9 @@ class Arrivals:
 
     def _running_sql(self, partition: Sequence[str]) -> str:
         """SQL for the greatest time in a partition up to a row."""
-        together = f"PARTITION BY {', '.join(map(quoted, partition))}" if partition else ""
+        together = f"PARTITION BY {', '.join(map(quote_name, partition))}" if partition else ""
         return (
-            f"max({self.counted}) OVER ({together} ORDER BY {quoted(self.column)} NULLS FIRST"
+            f"max({self.counted}) OVER ({together} ORDER BY {quote_name(self.column)} NULLS FIRST"
             " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
         )
 
@@ -93,9 +93,9 @@ class Arrivals:
         if is_integer(self.kind) or isinstance(self.kind, (TimestampType, TimestampNTZType)):
             return ticks_of(self.column, self.kind)
         if isinstance(self.kind, DateType):
-            return f"CAST(unix_date({quoted(self.column)}) AS BIGINT)"
+            return f"CAST(unix_date({quote_name(self.column)}) AS BIGINT)"
         if isinstance(self.kind, FractionalType):
-            return f"CAST({quoted(self.column)} AS DOUBLE)"
+            return f"CAST({quote_name(self.column)} AS DOUBLE)"
         return None
 
     def _range(self, bounds: list[str]) -> str:
@@ -108,7 +108,7 @@ class Arrivals:
             middle = (low + high) // 2
             return f"IF({number} < {bounds[middle]}, {between(low, middle)}, {between(middle + 1, high)})"
 
-        return f"IF({quoted(self.column)} IS NULL, 0, {between(0, len(bounds))})"
+        return f"IF({quote_name(self.column)} IS NULL, 0, {between(0, len(bounds))})"
 
     def _warn(self) -> None:
         why = (

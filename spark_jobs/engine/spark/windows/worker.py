@@ -97,10 +97,10 @@ class WindowsTask:
         def note_rows(n_bytes: int, n_rows: int) -> None:
             budget.use.holds(windowing=budget.windowing_bytes(n_bytes, n_rows, per_row), windows=0)
 
-        def made(n_bytes: int) -> None:
+        def note_windows(n_bytes: int) -> None:
             budget.use.holds(windows=n_bytes)
 
-        chunks, pace = rows.chunks(most_rows), PortionLimits(most_rows, budget.table_bytes(), note_rows, made)
+        chunks, pace = rows.chunks(most_rows), PortionLimits(most_rows, budget.table_bytes(), note_rows, note_windows)
         if self.correcting is None:
             return stream_windows(chunks, self.windowing, pace)
         schema = self.windowing.kind.in_place(self.correcting.schema.empty_table()).schema
@@ -123,13 +123,13 @@ class NewWindows:
         """Tables with one row per window."""
         use, blank = MemoryUse(), None
 
-        def given() -> Iterator[Given]:
+        def rows_alone() -> Iterator[Given]:
             nonlocal blank
             for table in tables:
                 blank = table.slice(0, 0) if blank is None else blank
                 yield table, None
 
-        for windows in self.windows(given(), use):
+        for windows in self.windows(rows_alone(), use):
             if windows.num_rows:
                 yield _with_metrics(windows, None) if self.with_metrics else windows
         if self.with_metrics and blank is not None:

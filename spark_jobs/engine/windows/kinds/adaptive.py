@@ -88,7 +88,7 @@ class AdaptiveKind(WindowKind):
     order_columns = ("__cell",)
     position = "__number"
 
-    def required(self, aggregates: Mapping[str, Aggregate]) -> list[str]:
+    def required_columns(self, aggregates: Mapping[str, Aggregate]) -> list[str]:
         """The columns that describe a row."""
         return self.deltas.columns()
 
@@ -116,7 +116,7 @@ class AdaptiveKind(WindowKind):
         """The end of the window's cell: all windows of a cell close by then."""
         return start - start % self.cuts.reset + self.cuts.reset
 
-    def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+    def are_misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
         """True for bounds that end before they start, or after their cell."""
         return (end < start) | (end - start > self.cuts.reset - start % self.cuts.reset)
 
@@ -125,7 +125,7 @@ class AdaptiveKind(WindowKind):
         last = cell_ends(times, self.cuts.reset)
         return last, last
 
-    def settled(self, time: int, last_start: int | None) -> Settled:
+    def settle(self, time: int, last_start: int | None) -> Settled:
         """All windows before the cell of `time`, as windows never cross a cell."""
         start = max(time // self.cuts.reset * self.cuts.reset, -(2**63))
         return Settled(start, start)
@@ -203,7 +203,7 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: WindowInputs, ope
     windows, spans, reason = adaptive_spans(**cells, sizes=sizes, counted=chosen, state=before.state)
     names = _ids(windows, cuts.reset, before.state)
 
-    def made(begin: int, end: int, wanted: Wanted | None) -> pa.Table:
+    def make_table(begin: int, end: int, wanted: Wanted | None) -> pa.Table:
         part = windows.between(begin, end)
         bounds = pa.table({**window_columns(rows, part), "window_id": names.slice(begin, end - begin)})
         described, asked = asked_for(bounds, wanted)
@@ -227,11 +227,11 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: WindowInputs, ope
             described = described.append_column(name, column)
         return with_results(described, inputs, read)
 
-    def following(reached: Reached) -> tuple[Settled, _Standing]:
+    def go_on(reached: Reached) -> tuple[Settled, _Standing]:
         return _continue_after(rows, ids if not deltas.unique else None, chosen, sizes, cuts, open_windows, reached)
 
     late = int(punctual.size - np.count_nonzero(punctual))
-    return Found(rows, windows, made, late, following)
+    return Found(rows, windows, make_table, late, go_on)
 
 
 def _continue_after(

@@ -76,7 +76,7 @@ class Calendar(SpanKind):
         """The instant before each window's end, as windows are half open."""
         return _last_instants(windows.end)
 
-    def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+    def are_misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
         """True for bounds that are empty, or further apart than the longest period."""
         return (end <= start) | (end - start > self.longest)
 

@@ -55,7 +55,7 @@ class Hopping(SpanKind):
         """The first and the last instant of the window."""
         return start, end - 1
 
-    def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+    def are_misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
         """True for bounds of another length than `size`, or that do not start on the grid."""
         return (end - start != self.size) | ((start - self.offset) % self.advance != 0)
 

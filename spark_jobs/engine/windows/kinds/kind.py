@@ -88,7 +88,7 @@ class WindowKind(ABC):
         return end
 
     @abstractmethod
-    def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+    def are_misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
         """Per window, True if no window of this kind can have these bounds."""
 
     @abstractmethod
@@ -111,7 +111,7 @@ class WindowKind(ABC):
         such a window."""
         return np.minimum(self.last_instants(times)[1], limit)
 
-    def settled(self, time: int, last_start: int | None) -> Settled:
+    def settle(self, time: int, last_start: int | None) -> Settled:
         """The windows of a key that rows at or after `time` can't change. `last_start`: the start of the key's last
         window so far, if it has one."""
         assert self.halo is not None, "a kind without a halo says itself what is settled"
@@ -119,7 +119,7 @@ class WindowKind(ABC):
         start = max(time - before, _LEAST)
         return Settled(start, max(start - after, _LEAST))
 
-    def required(self, aggregates: Mapping[str, Aggregate]) -> list[str]:
+    def required_columns(self, aggregates: Mapping[str, Aggregate]) -> list[str]:
         """The columns in which a null keeps a row out of every window."""
         return columns_read(aggregates.values()) if self.null_values == "skip_row" else []
 
@@ -160,7 +160,7 @@ class SpanKind(WindowKind):
             table,
             key=inputs.key,
             time=inputs.time,
-            required=self.required(inputs.aggregates),
+            required=self.required_columns(inputs.aggregates),
             drop_negative=self.drop_negative,
             placed=placed,
         )
@@ -173,7 +173,7 @@ class SpanKind(WindowKind):
         event_times = None if inputs.forward_to is None else rows.ticks(inputs.time)
         windows, spans, chosen = self.find(rows.offsets, rows.times, rows.ticks(inputs.min_end))
 
-        def made(begin: int, end: int, wanted: Wanted | None) -> pa.Table:
+        def make_table(begin: int, end: int, wanted: Wanted | None) -> pa.Table:
             bounds, asked = asked_for(pa.table(window_columns(rows, windows.between(begin, end))), wanted)
             counted_spans, counted = rows_between(spans, chosen, begin, end, asked)
             read = WindowRows(
@@ -186,7 +186,7 @@ class SpanKind(WindowKind):
             )
             return with_results(bounds, inputs, read)
 
-        return Found(rows, windows, made, int(chosen.size - np.count_nonzero(chosen)))
+        return Found(rows, windows, make_table, int(chosen.size - np.count_nonzero(chosen)))
 
     def _place(self, table: pa.Table, inputs: WindowInputs) -> tuple[pa.Table, str | None]:
         """The table, and the column of times by which its rows are placed. The column is added if late rows may move

@@ -48,7 +48,7 @@ class Sessions(SpanKind):
         counts as ending another gap later."""
         return end + 2 * self.gap
 
-    def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+    def are_misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
         """True for bounds that end before they start."""
         return end < start
 
@@ -61,7 +61,7 @@ class Sessions(SpanKind):
         """None: a late row is in no session, so its lateness does not depend on the sessions."""
         return
 
-    def settled(self, time: int, last_start: int | None) -> Settled:
+    def settle(self, time: int, last_start: int | None) -> Settled:
         """All sessions before the key's last one, which later rows may extend."""
         start = time if last_start is None else last_start
         return Settled(start, start)

@@ -64,7 +64,7 @@ class Sliding(SpanKind):
         """The tick before the start, as the window may be the right window of a row there, and the end."""
         return start - 1, end
 
-    def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+    def are_misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
         """True for bounds of another length than `size`."""
         return end - start != self.size
 
