@@ -119,6 +119,13 @@ class OverlayLake:
             frames = [*frames, reader.parquet(*files).select(*table.column_names)]
         return reduce(lambda some, more: some.unionByName(more), frames or [self._empty(table)])
 
+    def written_files(self, table: Table) -> StoredRows | None:
+        """The rows that were written to one table here, as rows of files; None if Spark has some of them."""
+        if table.qualified in self._written or table.qualified in self._recorded:
+            return None
+        to = self.destination(table)
+        return StoredRows(self._fragments(table, to, {}), to.schema, tuple(to.schema.names))
+
     def wrote(self, table: Table) -> bool:
         """True if rows or files were written to the table here; records do not count."""
         return table.qualified in self._written or table.qualified in self._files
@@ -262,17 +269,24 @@ class OverlayLake:
     ) -> StoredRows:
         """The rows of the committed files and of those written here."""
         to = self.destination(table)
+        fragments = self._fragments(table, to, chosen)
+        if not self.catalog.has(table):
+            return StoredRows(fragments, to.schema, tuple(dict.fromkeys(columns)), where)
+        committed = self._lake.stored(table, columns, where, chosen)
+        return replace(committed, fragments=(*committed.fragments, *fragments))
+
+    def _fragments(
+        self, table: Table, to: Destination, chosen: Mapping[str, Sequence[str]]
+    ) -> tuple[ds.ParquetFileFragment, ...]:
+        """The files written here of the `chosen` partitions (column -> values); all files if none is chosen."""
         system, form = to.handle.files(), ds.ParquetFileFormat()
         fragments = []
-        for file in self._files[table.qualified]:
+        for file in self._files.get(table.qualified, []):
             if all(file.partition[column] in values for column, values in chosen.items()):
                 values = [ds.field(column) == value for column, value in file.partition.items()]
                 where_it_lies = reduce(operator.and_, values, ds.scalar(True))
                 fragments.append(form.make_fragment(file.path, system, where_it_lies))
-        if not self.catalog.has(table):
-            return StoredRows(tuple(fragments), to.schema, tuple(dict.fromkeys(columns)), where)
-        committed = self._lake.stored(table, columns, where, chosen)
-        return replace(committed, fragments=(*committed.fragments, *fragments))
+        return tuple(fragments)
 
     def _read_committed(self, table: Table) -> DataFrame:
         if not self.catalog.has(table):
