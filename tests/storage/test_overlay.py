@@ -9,7 +9,7 @@ from spark_jobs.storage.lakes.spark_catalog import SparkCatalog
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.storage.lakes.stored_lake import StoredLake
 
-OF_PLANS = {"written_rows", "wrote", "recorded_rows", "keep", "close"}
+OF_PLANS = {"written_files", "written_rows", "wrote", "recorded_rows", "keep", "close"}
 """Methods of the overlay beside the contract: a plan asks it for the rows that it kept apart."""
 MOST = 15
 """The most methods of what a stage is given as its lake."""
