@@ -113,10 +113,12 @@ def compact(stage: RunStage) -> Report:
 def _begin_work(stage: RunStage, work: Survey) -> None:
     """Name the files of the landing, and import Great Expectations beside it.
 
-    The import takes two seconds, and a run with nothing new needs none.
+    The import takes two seconds. A run with nothing new needs none, nor do gates on a lake of files; checks of a source
+    have imported it already.
     """
     stage.report_step(_words(work))
-    threading.Thread(target=preload, daemon=True).start()
+    if not stage.judged.plainly:
+        threading.Thread(target=preload, daemon=True).start()
 
 
 def _words(work: Survey) -> str:
