@@ -11,7 +11,7 @@ from tests.installations import CHECKOUT
 
 
 def run_program(program: str, folder: Path, timeout_s: float = 600) -> str:
-    """What the program prints; it must end well. Spark makes its `spark-warehouse` in the folder."""
+    """Run a program that must succeed, in `folder`, where Spark makes `spark-warehouse`; returns its output."""
     command = [sys.executable, "-c", program]
     done = subprocess.run(
         command, env=environment(folder), cwd=folder, capture_output=True, text=True, check=False, timeout=timeout_s

@@ -79,15 +79,15 @@ def counted(rows: dict[tuple[str | None, int], Sequence[int]]) -> dict[str, int]
 def test_updates_in_memory_are_counted_by_row_and_the_sample_has_the_first_rows(
     rows: dict[tuple[str | None, int], Sequence[int]], sample: int
 ) -> None:
-    shown = difference_of_rows("silver.x", updates(rows), IDENTITY, sample)
-    assert shown.counts == counted(rows)
+    preview = difference_of_rows("silver.x", updates(rows), IDENTITY, sample)
+    assert preview.counts == counted(rows)
     order = sorted(rows, key=lambda row: (row[0] is not None, (row[0] or "").encode(), row[1]))
     first = order[:sample] if sample else order
     wanted = [
         (key, MOMENT + timedelta(minutes=start), diff) for key, start in first for diff in sorted(rows[key, start])
     ]
-    assert [(update["origin"], update["window_start"], update["diff"]) for update in shown.sample] == wanted
-    changes = {(update["origin"], update["window_start"]): update["change"] for update in shown.sample}
+    assert [(update["origin"], update["window_start"], update["diff"]) for update in preview.sample] == wanted
+    changes = {(update["origin"], update["window_start"]): update["change"] for update in preview.sample}
     assert counted({row: rows[row] for row in first}) == {
         change: list(changes.values()).count(change) for change in ("inserted", "changed", "removed")
     }
