@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import TaskAwaitingInput
 from spark_jobs.config import load_settings
 from spark_jobs.sources import find_source
 from spark_jobs.storage.coordination.kept_plans import applied_plan_id, keep_plan, note_applied
-from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.descriptions.times import instant_text, micros
 
 if TYPE_CHECKING:
     from spark_jobs.plans.plan import Plan
@@ -111,8 +111,7 @@ def _rule(values: Sequence[Any]) -> str:
 def _cell(value: Any) -> str:
     """A value as text that is no Markdown: names and rows come from other people's files."""
     if isinstance(value, datetime):
-        is_whole = not (value.second or value.microsecond)
-        text = value.isoformat(sep=" ", timespec="minutes" if is_whole else "auto").replace("+00:00", "Z")
+        text = instant_text(value)
     else:
         text = "" if value is None else f"{value:,}" if type(value) is int else str(value)
     return "".join(f"&#{ord(c)};" if c in "\\`*_{}[]<>()#+!|&~$\n\r" else c for c in text)

@@ -85,17 +85,18 @@ def assertions_about(settings: Settings, source: Source, table: str, hi_us: int)
         SourceFileError: Great Expectations refuses a check, or one of the team's own files cannot be read. Each problem
             names the check or the file.
     """
-    if _needs_great_expectations(settings, source):
-        preload()
     assertions, problems = [], []
-    suites = read_own(settings) if names_any(settings.expectations) else []
-    for name, check in source.checks.items():
-        if check.table == table and check.treatment != "quarantine":
-            try:
-                assertions.append(_of_check(source, name, check, hi_us))
-            except Exception as error:
-                message = " ".join(str(error).split())
-                problems.append(Problem(f"checks.{name}", "an expectation that Great Expectations takes", message))
+    suites = read_own(settings)
+    # records that a check puts into quarantine are judged as they land, without Great Expectations
+    checks = {n: c for n, c in source.checks.items() if c.table == table and c.treatment != "quarantine"}
+    if checks:
+        preload()
+    for name, check in checks.items():
+        try:
+            assertions.append(_of_check(source, name, check, hi_us))
+        except Exception as error:
+            message = " ".join(str(error).split())
+            problems.append(Problem(f"checks.{name}", "an expectation that Great Expectations takes", message))
     if problems:
         raise SourceFileError(f"{source.name}.yml", problems)
     for suite in suites:
@@ -104,17 +105,15 @@ def assertions_about(settings: Settings, source: Source, table: str, hi_us: int)
     return assertions
 
 
-def _needs_great_expectations(settings: Settings, source: Source) -> bool:
-    """True if it judges something: records that a check puts into quarantine are judged as they land, without it."""
-    return names_any(settings.expectations) or any(each.treatment != "quarantine" for each in source.checks.values())
-
-
 def read_own(settings: Settings) -> list[Any]:
-    """The suites in the folder of a team's own expectations. From then on Great Expectations knows its classes, too.
+    """The suites in the folder of a team's own expectations; Great Expectations then knows its classes, too.
 
     Raises:
         SourceFileError: a file cannot be read.
     """
+    if not names_any(settings.expectations):
+        return []
+    preload()
     try:
         return read_suites(settings.expectations)
     except OwnFileError as error:
@@ -129,10 +128,6 @@ def verify(settings: Settings, source: Source) -> None:
         SourceFileError: a pattern is refused, a suite is for a table that the source does not have, or
             `assertions_about` raises it.
     """
-    if not source.checks and not names_any(settings.expectations):
-        return
-    if _needs_great_expectations(settings, source):
-        preload()
     bad = [(n, c.pattern, e) for n, c in source.checks.items() if isinstance(c, Matches) and (e := _wrong(c.pattern))]
     if bad:
         problems = [Problem(f"checks.{n}.pattern", f"an expression that RE2 reads ({e})", repr(p)) for n, p, e in bad]
@@ -146,8 +141,7 @@ def verify(settings: Settings, source: Source) -> None:
 def _verify_suites(settings: Settings, source: Source) -> None:
     """Refuse a suite whose name has this source but none of its tables."""
     tables = checked_tables(source)
-    suites = read_own(settings) if names_any(settings.expectations) else []
-    about = [(suite.name, *f"{suite.name}.".split(".")[:2]) for suite in suites]
+    about = [(suite.name, *f"{suite.name}.".split(".")[:2]) for suite in read_own(settings)]
     lost = [(name, table) for name, of, table in about if of == source.name and table not in tables]
     if lost:
         kind = f"table of {source.name} after the first dot"

@@ -7,6 +7,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from spark_jobs.storage.descriptions.times import instant_text
+
 ELEMENTS = 10
 """The most elements of a list that a page shows; a vector may have 80,000."""
 
@@ -20,8 +22,7 @@ def format_value(value: Any) -> str:
     if value is None:
         return "–"
     if isinstance(value, datetime):
-        fine = "microseconds" if value.microsecond else "seconds" if value.second else "minutes"
-        return value.isoformat(sep=" ", timespec=fine).replace("+00:00", "Z")
+        return instant_text(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

@@ -32,6 +32,12 @@ def parse_time(text: str) -> datetime:
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
+def instant_text(time: datetime) -> str:
+    """An instant for people: `2026-03-01 08:15Z`, with seconds or microseconds only where these are not zero."""
+    fine = "microseconds" if time.microsecond else "seconds" if time.second else "minutes"
+    return time.isoformat(sep=" ", timespec=fine).replace("+00:00", "Z")
+
+
 def utc_rows(frame: DataFrame) -> list[dict[str, Any]]:
     """The frame's rows, with aware times in UTC: `collect` gives times of this machine's time zone, without naming
     it."""
