@@ -7,8 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -20,17 +22,27 @@ CHECKOUT = Path(__file__).parents[2]
 DAGS = CHECKOUT / "dags"
 
 INSPECT = """
+# imports Airflow once; a copy of this process reads each DAG file, and has imported nothing else
 import json, os, sys, runpy
+from airflow.sdk import DAG
 sys.path.insert(0, sys.argv[1])
+for line in sys.stdin:
+    request = json.loads(line)
+    if os.fork() == 0:
+        break
+    os.wait()
+else:
+    sys.exit()
+os.environ.update(request["environment"])
+os.chdir(request["folder"])
 read = []
 sources = os.environ["TIDEMARK_SOURCES"] + "/"
 sys.addaudithook(lambda event, of: event == "open" and str(of[0]).startswith(sources) and read.append(str(of[0])))
 try:
-    names = runpy.run_path(sys.argv[2])
+    names = runpy.run_path(request["file"])
 except Exception as error:
     print(json.dumps({"error": str(error), "parts": [str(e) for e in getattr(error, "exceptions", [])]}))
     sys.exit()
-from airflow.sdk import DAG
 dags = {d.dag_id: d for d in names.values() if isinstance(d, DAG)}
 print(json.dumps({
     "dags": {name: {
@@ -59,25 +71,39 @@ print(json.dumps({
 """
 
 
-def parsed(python_file: str, sources: Path, tmp_path: Path, **settings: str) -> Any:
-    """What a fresh process finds in one of the DAG files, with the source files of `sources` and these `settings`."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("TIDEMARK_", "AIRFLOW"))} | {
-        "TIDEMARK_SOURCES": str(sources),
-        "AIRFLOW_HOME": str(tmp_path / "airflow"),
-        "PYTHONPATH": str(CHECKOUT),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        **settings,
-    }
-    command = [sys.executable, "-c", INSPECT, str(DAGS), str(DAGS / python_file)]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+Parse = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def parsed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parse]:
+    """A function that gives what a process finds that reads one of the DAG files, and no other before it.
+
+    It takes the file's name, the folder of the source files, the process's working folder, and settings.
+    """
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("TIDEMARK_", "AIRFLOW"))} | {
+        "AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")),
+        "PYTHONPATH": str(CHECKOUT),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    }
+    command = [sys.executable, "-c", INSPECT, str(DAGS)]
+    with subprocess.Popen(command, env=environment, stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        requests, answers = process.stdin, process.stdout
+
+        def parse(python_file: str, sources: Path, folder: Path, **settings: str) -> Any:
+            chosen = {"TIDEMARK_SOURCES": str(sources), **settings}
+            request = {"file": str(DAGS / python_file), "folder": str(folder), "environment": chosen}
+            print(json.dumps(request), file=requests, flush=True)
+            # beside what Airflow logs
+            return json.loads(next(line for line in answers if line.startswith("{")))
+
+        yield parse
+        requests.close()
+
+
+@pytest.fixture(scope="module")
+def shipped(parsed: Parse, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return parsed("sources.py", DAGS / "sources", tmp_path_factory.mktemp("dags"))
 
 
@@ -98,7 +124,7 @@ def test_making_dags_reads_every_source_file_once(shipped: Any) -> None:
     assert shipped["read"] == sorted(str(path) for path in (DAGS / "sources").glob("*.yml"))
 
 
-def test_a_task_reads_the_file_of_its_own_source_alone(tmp_path: Path) -> None:
+def test_a_task_reads_the_file_of_its_own_source_alone(parsed: Parse, tmp_path: Path) -> None:
     # how Airflow says for which DAG it parses a file
     of_task = {"_AIRFLOW_PARSING_CONTEXT_DAG_ID": "weather"}
     found = parsed("sources.py", DAGS / "sources", tmp_path, **of_task)
@@ -158,7 +184,7 @@ def test_the_page_of_a_dag_says_what_it_reads_and_writes_and_what_to_do_on_failu
         assert told in page
 
 
-def test_adding_a_file_adds_a_dag_without_python(copied: Path, tmp_path: Path) -> None:
+def test_adding_a_file_adds_a_dag_without_python(parsed: Parse, copied: Path, tmp_path: Path) -> None:
     text = (copied / "weather.yml").read_text()
     (copied / "tides.yml").write_text(
         text.replace("source: weather", "source: tides")
@@ -171,7 +197,9 @@ def test_adding_a_file_adds_a_dag_without_python(copied: Path, tmp_path: Path) -
     assert found["tides"]["schedule"] == "every 6 hours"
 
 
-def test_a_source_that_people_run_is_shown_as_manual_and_not_paused(copied: Path, tmp_path: Path) -> None:
+def test_a_source_that_people_run_is_shown_as_manual_and_not_paused(
+    parsed: Parse, copied: Path, tmp_path: Path
+) -> None:
     document = yaml.safe_load((copied / "weather.yml").read_text())
     document["dag"]["schedule"] = "every"
     (copied / "weather.yml").write_text(yaml.safe_dump(document))
@@ -182,7 +210,9 @@ def test_a_source_that_people_run_is_shown_as_manual_and_not_paused(copied: Path
     }
 
 
-def test_a_source_that_comes_after_others_says_so_and_they_must_exist(copied: Path, tmp_path: Path) -> None:
+def test_a_source_that_comes_after_others_says_so_and_they_must_exist(
+    parsed: Parse, copied: Path, tmp_path: Path
+) -> None:
     document = yaml.safe_load((copied / "weather.yml").read_text())
     document["dag"] = {"schedule": "every", "after": ["flights"]}
     (copied / "weather.yml").write_text(yaml.safe_dump(document))
@@ -197,12 +227,14 @@ def test_a_source_that_comes_after_others_says_so_and_they_must_exist(copied: Pa
     assert "weather waits for weather" in told
 
 
-def test_a_wrong_file_does_not_take_the_other_dags_with_it(copied: Path, tmp_path: Path) -> None:
+def test_a_wrong_file_does_not_take_the_other_dags_with_it(parsed: Parse, copied: Path, tmp_path: Path) -> None:
     (copied / "broken.yml").write_text("source: broken\nstart: yesterday\nevery: 5\n")
     assert sorted(parsed("sources.py", copied, tmp_path)["dags"]) == ["flights", "weather"]
 
 
-def test_a_wrong_file_is_an_import_error_that_names_the_file_and_every_problem(copied: Path, tmp_path: Path) -> None:
+def test_a_wrong_file_is_an_import_error_that_names_the_file_and_every_problem(
+    parsed: Parse, copied: Path, tmp_path: Path
+) -> None:
     (copied / "broken.yml").write_text("source: broken\nstart: yesterday\nevery: 5\n")
     (copied / "second.yml").write_text("source: other\n")
     told = parsed("source_problems.py", copied, tmp_path)["parts"]
@@ -210,7 +242,9 @@ def test_a_wrong_file_is_an_import_error_that_names_the_file_and_every_problem(c
     assert all(field in told[0] for field in ("start", "every", "landing", "columns"))
 
 
-def test_a_window_name_that_two_sources_share_is_an_import_error_that_names_both(copied: Path, tmp_path: Path) -> None:
+def test_a_window_name_that_two_sources_share_is_an_import_error_that_names_both(
+    parsed: Parse, copied: Path, tmp_path: Path
+) -> None:
     text = (copied / "flights.yml").read_text()
     (copied / "planes.yml").write_text(text.replace("source: flights", "source: planes"))
     # a DAG for each: the source that has published the name goes on, runs of the other are refused
@@ -219,14 +253,14 @@ def test_a_window_name_that_two_sources_share_is_an_import_error_that_names_both
     assert [("flights.yml" in part, "planes.yml" in part) for part in told] == [(True, True)] * 2
 
 
-def test_without_problems_the_file_that_shows_them_imports(tmp_path: Path) -> None:
+def test_without_problems_the_file_that_shows_them_imports(parsed: Parse, tmp_path: Path) -> None:
     assert parsed("source_problems.py", DAGS / "sources", tmp_path)["dags"] == {}
 
 
 MAINTENANCE = "tidemark-maintenance"
 
 
-def test_maintenance_is_one_dag_with_a_task_a_source_and_the_rest_after_them(tmp_path: Path) -> None:
+def test_maintenance_is_one_dag_with_a_task_a_source_and_the_rest_after_them(parsed: Parse, tmp_path: Path) -> None:
     found = parsed("maintenance.py", DAGS / "sources", tmp_path)
     assert list(found["dags"]) == [MAINTENANCE]
     dag = found["dags"][MAINTENANCE]
@@ -243,7 +277,7 @@ def test_maintenance_is_one_dag_with_a_task_a_source_and_the_rest_after_them(tmp
     assert found["read"] == sorted(str(path) for path in (DAGS / "sources").glob("*.yml"))
 
 
-def test_a_new_installation_is_not_maintained_for_what_was_due_before_it(tmp_path: Path) -> None:
+def test_a_new_installation_is_not_maintained_for_what_was_due_before_it(parsed: Parse, tmp_path: Path) -> None:
     def start() -> datetime:
         found = parsed("maintenance.py", DAGS / "sources", tmp_path, TIDEMARK_HOME=str(tmp_path))
         return datetime.fromisoformat(found["dags"][MAINTENANCE]["start_date"])
@@ -255,18 +289,22 @@ def test_a_new_installation_is_not_maintained_for_what_was_due_before_it(tmp_pat
     assert start() >= before - timedelta(seconds=1)
 
 
-def test_maintenance_that_people_run_has_no_schedule(tmp_path: Path) -> None:
+def test_maintenance_that_people_run_has_no_schedule(parsed: Parse, tmp_path: Path) -> None:
     found = parsed("maintenance.py", DAGS / "sources", tmp_path, TIDEMARK_MAINTENANCE_SCHEDULE="manual")
     assert found["dags"][MAINTENANCE]["schedule"] is None
 
 
-def test_a_wrong_file_does_not_take_the_maintenance_of_other_sources_with_it(copied: Path, tmp_path: Path) -> None:
+def test_a_wrong_file_does_not_take_the_maintenance_of_other_sources_with_it(
+    parsed: Parse, copied: Path, tmp_path: Path
+) -> None:
     (copied / "broken.yml").write_text("source: broken\n")
     tasks = parsed("maintenance.py", copied, tmp_path)["dags"][MAINTENANCE]["tasks"]
     assert sorted(tasks) == ["installation", "maintain_flights", "maintain_weather"]
 
 
-def test_whom_source_files_name_is_told_of_a_maintenance_that_fails(copied: Path, tmp_path: Path) -> None:
+def test_whom_source_files_name_is_told_of_a_maintenance_that_fails(
+    parsed: Parse, copied: Path, tmp_path: Path
+) -> None:
     for name, told in (("flights", ["a@example.org", "b@example.org"]), ("weather", ["b@example.org"])):
         document = yaml.safe_load((copied / f"{name}.yml").read_text())
         document["dag"] |= {"notify": told}
@@ -279,7 +317,9 @@ def test_whom_source_files_name_is_told_of_a_maintenance_that_fails(copied: Path
     }
 
 
-def test_whom_a_source_file_names_is_told_of_runs_that_are_late_or_fail(copied: Path, tmp_path: Path) -> None:
+def test_whom_a_source_file_names_is_told_of_runs_that_are_late_or_fail(
+    parsed: Parse, copied: Path, tmp_path: Path
+) -> None:
     told = ["team@example.org", "https://chat.example.org/hook"]
     document = yaml.safe_load((copied / "weather.yml").read_text())
     document["dag"] |= {"schedule": "every", "deadline": "2 h after hi", "notify": told}

@@ -183,6 +183,7 @@ def same_bits(states: States, code: int, naive: NaiveEntity) -> bool:
     return (bits(actual.vector), actual) == (bits(expected.vector), expected)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("mode", list(MEANINGS))
 @given(rows=updates(), strategy=st.sampled_from(STRATEGIES), threshold=st.integers(1, 6), data=st.data())
 @settings(max_examples=tries(25), deadline=None)
@@ -225,6 +226,7 @@ def refuse_longer(segments: Segments, most: int) -> None:
         assert length < most if is_last else length <= most or rows.shape[1] == 1, (segment, length)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("mode", list(MEANINGS))
 @given(
     rows=updates(),
@@ -358,6 +360,7 @@ def test_what_holds_of_all_deltas_is_told_once() -> None:
     assert table["sizes"].to_pylist() == [[1], [2, 2, 2, 0, 2]]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("mode", list(MEANINGS))
 @given(rows=updates(), strategy=st.sampled_from(STRATEGIES))
 @settings(max_examples=tries(15), deadline=None)

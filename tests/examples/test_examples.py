@@ -59,6 +59,7 @@ def test_there_are_four_and_each_has_all_parts() -> None:
         assert sum(path.stat().st_size for path in example.folder.rglob("*") if path.is_file()) < 200_000
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", NAMES)
 def test_the_tests_of_its_source_file_pass_in_other_orders_too(name: str) -> None:
     path = examples()[name].source_file
@@ -123,6 +124,7 @@ def test_what_each_example_is_about_is_in_its_numbers(ran: Ran) -> None:
             assert restated == {("cellar", 1): 7}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
 def test_its_notebook_prints_what_it_shows_and_draws(path: Path) -> None:
     outputs = run_notebook(path)

@@ -172,6 +172,7 @@ def test_a_sound_drop_keeps_all(quality: Settings) -> None:
     assert {verdict.expected for verdict in told} != {""}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_row_changed_in_one_way_is_caught_by_the_check_against_it_alone(quality: Settings, name: str) -> None:
     drop = rows()
@@ -319,6 +320,7 @@ def test_a_bound_may_have_all_the_digits_of_its_column(bound: str) -> None:
         source({"long": {**check, "values": [f"{bound[:-1]}.5"]}}, amount="decimal(38, 0)")
 
 
+@pytest.mark.turns
 def test_decimals_of_a_window_and_of_a_suite_are_held_against_what_is_written(tmp_path: Path) -> None:
     """Which columns of theirs are decimals only the rows tell."""
     own = tmp_path / "own"
@@ -399,6 +401,7 @@ SUITES = [gx.ExpectationSuite(name="shop.rows.even", expectations=[ExpectColumnV
 '''
 
 
+@pytest.mark.turns
 def test_a_suite_and_a_class_of_ones_own_are_dropped_into_a_folder(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()

@@ -110,6 +110,7 @@ def test_too_much_in_quarantine_stops_the_run(lake: Session, bare: Settings) -> 
 WILD = [Reading(0, minute, "a", 5000) for minute in range(4)]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("way", ["the file", "the check", "the first landing"])
 def test_a_run_that_quarantine_stopped_goes_on_once_what_was_wrong_is_mended(
     lake: Session, bare: Settings, way: str
@@ -191,6 +192,7 @@ def test_what_fails_publishes_nothing_until_a_person_lets_it_pass(lake: Session,
     assert {table: published(lake, table) for table in TABLES} != before
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("way", ["a corrected file", "a retraction"])
 def test_what_failed_a_check_goes_on_once_it_is_corrected(lake: Session, bare: Settings, way: str) -> None:
     home = write_source(bare, SOURCE + CHECKS)
@@ -269,6 +271,7 @@ def test_published_tables_are_checked_as_they_would_be(lake: Session, bare: Sett
     assert before != {table: published(lake, table) for table in TABLES}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("check", "found"),
     [

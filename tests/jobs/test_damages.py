@@ -287,6 +287,7 @@ def refusal(settings: Settings) -> TidemarkError | None:
     return None
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damage_is_named_with_its_table_and_the_way_back(settings: Settings, damage: str) -> None:
     done, table = DAMAGES[damage]

@@ -80,6 +80,7 @@ def test_rows_are_written_in_the_format_of_the_source(form: str) -> None:
     assert (result.refused, result.differences) == (None, [])
 
 
+@pytest.mark.turns
 def test_other_orders_give_the_same() -> None:
     found = results(source_text(), orders=5, seed=3)
     assert [result.order for result in found] == [0, 1, 2, 3, 4, 5]

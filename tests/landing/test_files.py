@@ -167,6 +167,7 @@ def test_a_bomb_of_one_line_is_one_reject_in_bounded_memory(drop: Path) -> None:
     assert len(rows[0]["raw"]) == SHOP.landing.max_record_bytes
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("form", ["csv", "ndjson"])
 def test_a_flood_of_rejects_leaves_the_first_and_a_range_of_lines(drop: Path, form: str) -> None:
     good = {"csv": "ann,2024-01-01,1", "ndjson": '{"who": "ann", "at": "2024-01-01", "n": 1}'}[form]

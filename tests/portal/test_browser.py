@@ -19,6 +19,7 @@ def started() -> Iterator[Any]:
         yield running
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_every_page_opens_quietly_fits_and_is_accessible(

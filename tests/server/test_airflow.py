@@ -314,6 +314,7 @@ def test_runs_that_people_trigger_wait_for_one_beside_airflow_and_the_next_one_w
     expect_whole_runs_in_order(airflow, days)
 
 
+@pytest.mark.turns
 def test_runs_from_every_door_at_once_follow_one_another_and_the_day_goes_before_the_backfills(
     airflow: Settings, api: AirflowApi
 ) -> None:
@@ -590,6 +591,7 @@ def kill_part(settings: Settings, name: str) -> None:
     wait_for(lambda: part_of(settings, name).condition == "running")
 
 
+@pytest.mark.turns
 def test_a_run_completes_by_itself_after_all_processes_were_killed_in_its_middle(
     airflow: Settings, api: AirflowApi
 ) -> None:

@@ -236,6 +236,7 @@ def test_too_many_bytes_end_with_the_limits_name(reader: Ask) -> None:
     assert "TIDEMARK_READER_BYTES" in told
 
 
+@pytest.mark.turns
 def test_a_statement_that_takes_too_long_ends_with_the_limits_name(served: Settings, reader: Ask) -> None:
     told = refusal(reader, FOR_LONG)
     assert "limit_seconds" in told

@@ -122,6 +122,7 @@ spark.sql("DROP DATABASE chunked CASCADE")
 """
 
 
+@pytest.mark.turns
 def test_chunks_are_asked_over_connect_whatever_their_entity_is_called(lake_server: Settings) -> None:
     asked = client(lake_server, CHUNKS)
     assert asked.returncode == 0, asked.stderr[-2000:]
@@ -382,6 +383,7 @@ def test_the_status_says_why_readers_wait(lake_server: Settings) -> None:
     assert sql_health(lake_server).ok
 
 
+@pytest.mark.turns
 def test_a_killed_server_comes_back_with_its_tables(lake_server: Settings) -> None:
     thrift_query(lake_server, "CREATE TABLE IF NOT EXISTS default.kept USING delta AS SELECT 7 AS n", role="writer")
     killed = jvm(lake_server)
@@ -455,6 +457,7 @@ def test_a_killed_supervisor_leaves_no_process_and_down_says_so(
     assert not connect_health(lake_server).ok
 
 
+@pytest.mark.turns
 def test_in_the_foreground_it_serves_until_told_to_end(lake_server: Settings) -> None:
     serving = subprocess.Popen(
         [sys.executable, "-c", "from spark_jobs.cli import main; main()", "up", "--no-airflow", "--foreground"],

@@ -84,6 +84,7 @@ def versions(installation: Installation) -> dict[str, int]:
     return dict(shown_marts(installation.settings.home, "flights").versions)
 
 
+@pytest.mark.turns
 def test_a_teams_own_models_are_built_tested_and_shown_like_others_also_when_models_alone_changed(
     flights: Installation, own: Path
 ) -> None:
@@ -144,6 +145,7 @@ def test_what_a_creation_that_was_ended_has_left_is_no_obstacle(flights: Install
     assert flights.sql("SELECT count(*) AS n FROM marts.aircraft_state")[0]["n"] > 0
 
 
+@pytest.mark.turns
 def test_the_next_run_heals_what_a_hand_wrote_and_nobody_sees_it_before(flights: Installation) -> None:
     seen = flights.sql(DELAYS)
     values = "'EWR', window_start, window_end, 7, 7.0, 7"

@@ -86,6 +86,7 @@ def test_rows_without_a_log_are_no_place_for_a_table_and_the_last_one_waits_for_
     assert lake.catalog.names(database) == {"other"}
 
 
+@pytest.mark.turns
 @pytest.mark.spark
 def test_sessions_that_create_the_same_tables_at_once_all_find_them(lake: SparkSession) -> None:
     sessions = [lake.newSession() for _ in range(4)]

@@ -25,6 +25,7 @@ from spark_jobs.errors import ParameterError
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.turns
 def test_adaptive_windows_equal_the_twin_key_by_key(spark: SparkSession) -> None:
     chance = random.Random(5)
     rows = [(key, chance.randrange(500), n, chance.randrange(9), n % 4) for key in "abc" for n in range(60)]
