@@ -99,8 +99,8 @@ def difference_of_rows(name: str, updates: pa.Table, identity: tuple[str, ...], 
     is_inserted = pc.and_not(pc.greater(sides["diff_min"], 0), is_changed)
     n_changed, n_inserted = pc.sum(is_changed).as_py() or 0, pc.sum(is_inserted).as_py() or 0
     counts = dict(zip(CHANGES, (n_inserted, n_changed, sides.num_rows - n_changed - n_inserted), strict=True))
-    keys = [(column, "ascending") for column in (*identity, "diff")]
-    order = pc.sort_indices(updates, sort_keys=keys, null_placement="at_start")
+    keys = [(column, "ascending", "at_start") for column in (*identity, "diff")]
+    order = pc.sort_indices(updates, sort_keys=keys)
     rows = updates.take(order[: 2 * sample] if sample else order).to_pylist()
     first = _first([{"diff": row.pop("diff"), **row} for row in rows], identity, sample)
     return TableDifference(name, identity, counts, _with_changes(first, identity))
