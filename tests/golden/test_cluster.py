@@ -23,7 +23,7 @@ def passes_on_a_cluster(*tests: str, **environment: str) -> None:
     """Run tests in a session with executors of their own, whose lake the environment may put elsewhere."""
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
-        env={**os.environ, "TEST_SPARK_MASTER": MASTER, **environment},
+        env={**os.environ, "TIDEMARK_TEST_TURNS": "1", "TEST_SPARK_MASTER": MASTER, **environment},
         capture_output=True,
         text=True,
         check=False,
