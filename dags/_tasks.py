@@ -25,6 +25,7 @@ from spark_jobs.sources import find_source
 from spark_jobs.sources.dag_runs import FAILURE, REJECTED, takes_whole_drops
 from spark_jobs.sources.drops import Schedule
 from spark_jobs.sources.quantities import instant_at
+from spark_jobs.step_lines import StepLines
 from spark_jobs.storage.coordination.turns import Line, Turn, end_turn
 from spark_jobs.storage.descriptions.times import micros
 
@@ -88,9 +89,16 @@ class StageOperator(BaseOperator):
             imported = time.monotonic()
             replay = self._replayed_files(context, lo, hi, planned) if params.get("replay") else None
             request = stage_request(params, asked_by(context["dag_run"]), planned, replay)
-            summary = run_stage(
-                self.task_id, source=self.source, lo=lo, hi=hi, run_id=context["run_id"], request=request
-            )
+            with StepLines(self.task_id, partial(self.log.info, "%s")) as report_step:
+                summary = run_stage(
+                    self.task_id,
+                    source=self.source,
+                    lo=lo,
+                    hi=hi,
+                    run_id=context["run_id"],
+                    request=request,
+                    report_step=report_step,
+                )
         self._summary = summary
         self.log.info("%s of %s from %s to %s\n%s", self.task_id, self.source, lo, hi, summary_table(summary))
         self.log.info("%s", self._describe_time(context, start_s, imported, summary))
@@ -314,8 +322,9 @@ class MaintenanceOperator(BaseOperator):
         from spark_jobs.server.airflow_database import clean
         from spark_jobs.upkeep.maintenance import as_text, maintain, step_failed
 
-        with log_failures(self.log):
-            steps = maintain(load_settings(), self.source, f"maintain:{self.source}:{context['run_id']}", clean)
+        session_name = f"maintain:{self.source}:{context['run_id']}"
+        with log_failures(self.log), StepLines("maintain", partial(self.log.info, "%s")) as report_step:
+            steps = maintain(load_settings(), self.source, session_name, clean, report_step)
         self.log.info("maintenance of %s\n%s", self.source or "the installation", as_text(steps))
         failed = [step for step in steps if step.failed]
         if failed:

@@ -167,17 +167,23 @@ _AGAIN = "run `tidemark maintain` again; if it fails again, `tidemark doctor` sa
 
 
 def maintain(
-    settings: Settings, source: str | None, name: str, clean_airflow: Cleaning | None = None
+    settings: Settings,
+    source: str | None,
+    name: str,
+    clean_airflow: Cleaning | None = None,
+    report_step: ReportStep = report_nothing,
 ) -> list[MaintenanceStep]:
     """Do the steps of one source, in a session called `name`; if `source` is None, those of the installation.
+
+    `report_step` is called with each step that begins.
 
     Raises:
         ServerUnreachable: the lake server does not answer, or is lost on the way.
     """
     if source is None:
-        return list(maintain_installation(settings, clean_airflow))
+        return list(maintain_installation(settings, clean_airflow, report_step))
     with working_session(settings, name) as session:
-        return list(maintain_source(settings, find_source(settings.sources, source), session))
+        return list(maintain_source(settings, find_source(settings.sources, source), session, report_step))
 
 
 def maintain_source(

@@ -15,12 +15,13 @@ import pytest
 
 from tests.architecture.source_tree import ROOT, Module, face_names, imports, module_of, modules
 
-FOUNDATION = {"model", "errors", "threads"}
+FOUNDATION = {"model", "errors", "step_lines", "threads"}
 """What everybody in `spark_jobs` may import."""
 
 LAYERS: dict[str, set[str]] = {
     "model": set(),
     "errors": set(),
+    "step_lines": set(),
     "threads": set(),
     "config": set(),
     "s3": set(),

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spark_jobs import step_lines
 from spark_jobs.backup import back_up, restore, verify
 from spark_jobs.cli import progress
 from spark_jobs.cli.output import note
@@ -56,7 +57,7 @@ def test_without_a_terminal_each_step_is_a_line_and_counts_of_one_step_are_not(
 def test_without_a_terminal_a_step_that_takes_long_has_further_lines_with_its_time(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "STILL_S", 0.01)
+    monkeypatch.setattr(step_lines, "STILL_S", 0.01)
     still, written = threading.Event(), note
 
     def write(message: str) -> None:
@@ -70,7 +71,7 @@ def test_without_a_terminal_a_step_that_takes_long_has_further_lines_with_its_ti
         still.clear()
         assert still.wait(60)
     assert "run meters: land: reading 2 files: 0 s so far" in capsys.readouterr().err.splitlines()
-    assert progress._duration(725) == "12 min 5 s"
+    assert step_lines._duration(725) == "12 min 5 s"
 
 
 def test_on_a_terminal_it_is_one_line_that_goes_away_and_messages_stay() -> None:

@@ -93,8 +93,9 @@ def ending(tasks: Any, monkeypatch: pytest.MonkeyPatch, outcome: Any) -> Any:
 
     calls: list[Any] = []
 
-    def run_stage(name: str, **arguments: Any) -> Any:
+    def run_stage(name: str, *, report_step: Any, **arguments: Any) -> Any:
         calls.append((name, arguments))
+        report_step("reading 2 files")
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
@@ -166,7 +167,7 @@ def test_a_task_runs_its_stage_under_the_runs_id(tasks: Any, monkeypatch: pytest
     assert calls == [("seal", {**run, "request": request}) for request in asked]
 
 
-def test_the_log_has_a_stages_summary_as_a_table(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_has_a_stages_steps_and_its_summary_as_a_table(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     summary = {"rows": 1976, "files": 1, "empty_drops": [], "accounts": {"hourly": {"rows": 3}}, "moved": True}
     summary["seconds"] = 0.0
     task, _ = ending(tasks, monkeypatch, summary)
@@ -175,7 +176,8 @@ def test_the_log_has_a_stages_summary_as_a_table(tasks: Any, monkeypatch: pytest
     log = SimpleNamespace(**quiet, info=lambda text, *values: lines.extend((text % values).splitlines()))
     monkeypatch.setattr(type(task), "log", log, raising=False)
     task.execute(context(dag_run(*JANUARY_2)))
-    assert lines[1:-1] == [
+    assert lines[0] == "seal: reading 2 files"
+    assert lines[2:-1] == [
         "  rows                  1,976",
         "  files                 1",
         "  accounts.hourly.rows  3",
