@@ -101,9 +101,7 @@ class Settings(BaseSettings):
         " file keeps",
     )
     shuffle_partitions: int = Field(
-        default=4,
-        ge=1,
-        description="tasks per shuffle; Spark's 200 cost more than the work itself on one machine",
+        default=4, ge=1, description="tasks per shuffle; Spark's 200 cost more than the work itself on one machine"
     )
     adaptive: bool = Field(
         default=False,
@@ -125,9 +123,10 @@ class Settings(BaseSettings):
         default=20.0, gt=0, description="seconds to wait for an answer; an idle server takes 0.1, an overloaded one 8"
     )
     startup_timeout_s: float = Field(
-        default=300.0,
-        gt=0,
-        description="seconds until a part that does not answer counts as failed; 15 to 40 are usual",
+        default=300.0, gt=0, description="seconds until a part without an answer counts as failed; 15 to 40 are usual"
+    )
+    metrics_port: int | None = Field(
+        default=None, ge=1, le=65535, description="loopback's port for figures as OpenMetrics, without a login or a row"
     )
     command_server: bool = Field(
         default=True,

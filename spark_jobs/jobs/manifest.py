@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from spark_jobs.code_version import code_version
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.engine.hashes import bag
+from spark_jobs.engine.restatement import CLOSING
 from spark_jobs.judging.gate import JudgedRun
 from spark_jobs.landing.ledger import COUNTS
 from spark_jobs.model import FIRST, Report
@@ -117,7 +118,10 @@ def _inputs(lake: Lake, source: Source, landings: Collection[int]) -> list[dict[
 
 
 def _outputs(lake: Lake, source: Source, tokens: Sequence[int]) -> dict[str, dict[str, Any]]:
-    """The number and a hash of the run's rows, by table; these are the rows with one of `tokens`."""
+    """The number and a hash of the run's rows, by table; these are the rows with one of `tokens`.
+
+    `restated`: the number of published rows that the run changed or removed.
+    """
     of_source = {"source": [source.name]}
     written: list[tuple[Table, Mapping[str, list[str]]]] = [
         *((definition.table(), {}) for definition in definitions(source)),
@@ -132,8 +136,10 @@ def _outputs(lake: Lake, source: Source, tokens: Sequence[int]) -> dict[str, dic
 
 
 def _output(rows: StoredRows) -> dict[str, Any]:
-    count, total = 0, 0
+    count, total, restated = 0, 0, 0
     for part in rows.tables():
         more, of_part = bag(part)
         count, total = count + more, (total + of_part) % (1 << 64)
-    return {"rows": count, "hash": f"{total:016x}"}
+        if "era" in part.column_names:
+            restated += pc.sum(pc.equal(part["era"], CLOSING)).as_py() or 0
+    return {"rows": count, "restated": restated, "hash": f"{total:016x}"}

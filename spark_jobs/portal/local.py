@@ -73,10 +73,10 @@ class QuietHandler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *arguments: object) -> None:
         """Write nothing."""
 
-    def is_for_us(self) -> bool:
-        """True if the browser asked for this server by its address: a foreign name may lead to the loopback, too."""
+    def is_for_us(self, *other_names: str) -> bool:
+        """True if this server was asked by its address, or one of these names: any name may lead to the loopback."""
         port = self.connection.getsockname()[1]
-        return self.headers.get("Host", "") == f"{LOOPBACK}:{port}"
+        return self.headers.get("Host", "") in {f"{name}:{port}" for name in (LOOPBACK, *other_names)}
 
     def reply(self, status: HTTPStatus, body: bytes = b"", kind: str = "text/plain", **headers: str) -> None:
         """Send an answer."""

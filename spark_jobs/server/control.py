@@ -24,7 +24,7 @@ from spark_jobs.server.health import connect_health
 from spark_jobs.server.lake import NAME, lost_folders
 from spark_jobs.server.lake_lock import LakeLock
 from spark_jobs.server.logins import expect_private
-from spark_jobs.server.ports import expect_free
+from spark_jobs.server.ports import expect_free, wanted_ports
 from spark_jobs.server.starting import Progress, Starting, SupervisorGone
 from spark_jobs.server.state import (
     SupervisorState,
@@ -144,10 +144,7 @@ def _preflight(settings: Settings, *, airflow: bool) -> None:
     guard_jar(settings)
     processes.end(processes.marked_processes(settings.home), grace_s=LEFTOVERS_GRACE_S)
     LakeLock.acquire(settings).release()
-    ports = {"TIDEMARK_THRIFT_PORT": settings.thrift_port, "TIDEMARK_CONNECT_PORT": settings.connect_port}
-    if airflow:
-        ports["TIDEMARK_AIRFLOW_PORT"] = settings.airflow_port
-    expect_free(settings.bind_address, ports)
+    expect_free(settings.bind_address, wanted_ports(settings, airflow=airflow))
 
 
 def _launch_or_tell(settings: Settings, running: SupervisorState | None) -> subprocess.Popen[bytes] | None:

@@ -18,7 +18,7 @@ from spark_jobs.jvm.java import find_java
 from spark_jobs.model import Finding
 from spark_jobs.server.control import lost_under_server
 from spark_jobs.server.lake_lock import holder
-from spark_jobs.server.ports import listener
+from spark_jobs.server.ports import listener, wanted_ports
 from spark_jobs.server.state import PartState
 from spark_jobs.server.status import InstallationStatus, status
 from spark_jobs.sources import read_sources
@@ -166,14 +166,13 @@ def _last(part: PartState) -> str:
 def _ports(settings: Settings, now: InstallationStatus) -> Iterator[Finding]:
     if now.supervisor is not None:
         return
-    for name in ("thrift_port", "connect_port", "airflow_port"):
-        port = getattr(settings, name)
+    for knob, port in wanted_ports(settings, airflow=True).items():
         other = listener(settings.bind_address, port)
         if other is None:
             yield Finding(f"port {port}", "ok", "free")
         else:
             owner = f"process {other.pid} ({(other.command or '')[:80]})" if other.pid else "another user's process"
-            advice = f"end it, or choose another port with TIDEMARK_{name.upper()}"
+            advice = f"end it, or choose another port with {knob}"
             yield Finding(f"port {port}", "wrong", f"taken by {owner}", advice)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from spark_jobs.config import Settings
 from spark_jobs.server.errors import PortTaken
 
 
@@ -55,6 +56,16 @@ def expect_free(address: str, ports: dict[str, int]) -> None:
             pid=other.pid,
             command=other.command,
         )
+
+
+def wanted_ports(settings: Settings, *, airflow: bool) -> dict[str, int]:
+    """The ports of an installation's parts by the environment variable that sets each; with Airflow's, if it is there.
+
+    `metrics_port` is on the loopback, whatever the bind address.
+    """
+    names = ["thrift_port", "connect_port", *(["airflow_port"] if airflow else []), "metrics_port"]
+    ports = {f"TIDEMARK_{name.upper()}": getattr(settings, name) for name in names}
+    return {knob: port for knob, port in ports.items() if port is not None}
 
 
 def _owner(port: int) -> Listener:

@@ -34,7 +34,16 @@ import structlog
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.jvm.java import Java, find_java
-from spark_jobs.server import airflow_parts, command_part, first_work_part, lake, liveness, postgres, processes
+from spark_jobs.server import (
+    airflow_parts,
+    command_part,
+    first_work_part,
+    lake,
+    liveness,
+    metrics_part,
+    postgres,
+    processes,
+)
 from spark_jobs.server.lake_lock import LakeLock
 from spark_jobs.server.processes import Part
 from spark_jobs.server.state import Condition, PartState, SupervisorState, wish_file, write_state
@@ -61,7 +70,7 @@ removes its folders itself."""
 _ENDED_IN_ORDER = (0, 128 + signal.SIGTERM)
 """The exit codes of a program that ended in order, possibly at SIGTERM."""
 
-_WITHOUT_AIRFLOW = (lake.NAME, command_part.NAME, first_work_part.NAME, liveness.NAME)
+_WITHOUT_AIRFLOW = (lake.NAME, command_part.NAME, first_work_part.NAME, liveness.NAME, metrics_part.NAME)
 
 
 @dataclass
@@ -104,6 +113,8 @@ class Supervisor:
         }
         if command_part.is_wanted(settings):
             self._runs[command_part.NAME] = _Run(lambda: command_part.command_part(settings))
+        if settings.metrics_port is not None:
+            self._runs[metrics_part.NAME] = _Run(lambda: metrics_part.metrics_part(settings))
 
     def ask_stop(self, *_: object) -> None:
         """End all parts at the next tick; asked again, wait for no part that lingers. A signal handler."""

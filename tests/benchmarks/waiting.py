@@ -69,8 +69,8 @@ def run_drop(settings: Settings, session: FileSession, drop: int) -> Iterator[tu
     lo = START + drop * DAY
     for stage in STAGES:
         wall, processor = time.perf_counter(), time.process_time()
-        given = {"source": "meters", "lo": lo, "hi": lo + timedelta(days=1), "run_id": f"run-{drop}"}
-        run_one(session, stage, **given, settings=settings, request=Request())
+        hi, run_id = lo + timedelta(days=1), f"run-{drop}"
+        run_one(session, stage, source="meters", lo=lo, hi=hi, run_id=run_id, settings=settings, request=Request())
         yield stage, time.perf_counter() - wall, time.process_time() - processor
 
 

@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 import yaml
 
-from spark_jobs.server import airflow_parts, command_part, control, first_work_part, lake, liveness, postgres
+from spark_jobs.server import (
+    airflow_parts,
+    command_part,
+    control,
+    first_work_part,
+    lake,
+    liveness,
+    metrics_part,
+    postgres,
+)
 
 DOCKER = Path(__file__).parents[2] / "docker"
 COMPOSE = DOCKER / "compose.yaml"
@@ -93,6 +102,7 @@ def test_docker_waits_for_the_end_as_long_as_the_supervisor_may_take(compose: di
     lake_server = lake.GRACE_S + lake.ARCHIVING_S
     airflow = airflow_parts.GRACE_S * len((airflow_parts.MIGRATION, *airflow_parts.PARTS))
     others = command_part.GRACE_S + first_work_part.GRACE_S + liveness.GRACE_S + postgres.GRACE_S
+    others += metrics_part.GRACE_S
     assert lake_server + airflow + others <= control.DOWN_TIMEOUT_S
     assert int(compose["services"]["tidemark"]["stop_grace_period"].removesuffix("s")) >= control.DOWN_TIMEOUT_S
 

@@ -57,3 +57,5 @@ def test_a_run_that_published_and_was_interrupted_is_recorded_by_its_retry(
         "silver.late_history": 0,
         "gold.state_history": 2,
     }
+    restated = {table: output["restated"] for table, output in json.loads(last.outputs).items()}
+    assert restated == {**dict.fromkeys(outputs, 0), "gold.state_history": 1}

@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pyspark
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pydantic import SecretStr
 from thrift.transport.TTransport import TTransportException
 
@@ -55,9 +57,11 @@ def code_stands_still() -> Iterator[pytest.MonkeyPatch]:
 def lake_server(
     tmp_path_factory: pytest.TempPathFactory,
     installation: Callable[[Path], Settings],
+    free_ports: Callable[[int], list[int]],
     code_stands_still: pytest.MonkeyPatch,
 ) -> Iterator[Settings]:
     settings = installation(tmp_path_factory.mktemp("lake-server") / "home")
+    settings = settings.model_copy(update={"metrics_port": free_ports(1)[0]})
     checkout_before = set(CHECKOUT.iterdir())
     before = os.umask(0)
     assert control.up(settings, airflow=False).ok
@@ -250,6 +254,18 @@ def test_every_port_is_on_the_loopback(lake_server: Settings) -> None:
         if connection.status == psutil.CONN_LISTEN
     }
     assert addresses == {"127.0.0.1"}
+
+
+def test_figures_of_the_parts_are_served(lake_server: Settings) -> None:
+    def told() -> dict[str, float]:
+        try:
+            answer = httpx.get(f"http://localhost:{lake_server.metrics_port}/metrics", trust_env=False, timeout=60)
+        except httpx.ConnectError:
+            return {}
+        families = text_string_to_metric_families(answer.text)
+        return {s.labels["part"]: s.value for f in families if f.name == "tidemark_part_up" for s in f.samples}
+
+    until(lambda: told().items() >= {"lake": 1, "metrics": 1}.items(), 120, "the figures are not served")
 
 
 def test_the_token_is_on_no_command_line_and_in_private_files_only(lake_server: Settings) -> None:

@@ -251,6 +251,13 @@ def current_run(folder: Path, source: str) -> CurrentRun | None:
     return CurrentRun(holder, is_at_work=True) if is_locked(path) else None
 
 
+def waiting_runs(folder: Path, source: str) -> int:
+    """The number of runs that wait for their turn on the source."""
+    line = folder / f"{source}.line"
+    places = [_read_place(place) for place in line.iterdir() if not place.suffix] if line.is_dir() else []
+    return sum("seen" in place and _is_recent(place["seen"]) for place in places)
+
+
 def _clock() -> list[str | float]:
     """The present time for other processes of this machine: its boot, and a monotonic clock in seconds. So no run loses
     its place when the clock is set or the machine has slept."""
