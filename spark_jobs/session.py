@@ -38,7 +38,7 @@ from spark_jobs.server.connect_client import (
     unreachable,
 )
 from spark_jobs.server.errors import END_OF_SPARK, ServerUnreachable
-from spark_jobs.server.lake_lock import LakeLock
+from spark_jobs.server.lake_lock import LakeLock, interrupt_process
 
 if TYPE_CHECKING:
     import grpc
@@ -260,7 +260,7 @@ def _classic(settings: Settings, app_name: str) -> SparkSession:
     find_java()
     prepare_home(settings)
     if settings.lake not in _locks:
-        _locks[settings.lake] = LakeLock.acquire(settings)
+        _locks[settings.lake] = LakeLock.acquire(settings).keep_claim(interrupt_process)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = settings.python
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if conf.pop(_SECRET, None) is not None:

@@ -16,8 +16,8 @@ from pyarrow import fs
 from spark_jobs.errors import TidemarkError
 from spark_jobs.failures import NO_ROOM, DiskFull
 from spark_jobs.model import ReportStep
-from spark_jobs.s3 import endpoint, environment_options, region, with_scheme
-from spark_jobs.storage.delta.places import LakeFolder, TableHandle
+from spark_jobs.s3 import environment_options, with_scheme
+from spark_jobs.storage.delta.places import LakeFolder, TableHandle, object_files
 
 T = TypeVar("T")
 _PIECE = 4 << 20
@@ -63,9 +63,7 @@ class Store:
         if self.is_local:
             return fs.SubTreeFileSystem(self.place, fs.LocalFileSystem())
         if self.place.startswith("s3://"):
-            # deltalake's own file system cannot write buffers of Arrow
-            system = fs.S3FileSystem(region=region(), endpoint_override=endpoint())
-            return fs.SubTreeFileSystem(self.place.removeprefix("s3://"), system)
+            return object_files(self.place)
         system, path = fs.FileSystem.from_uri(self.place)
         return fs.SubTreeFileSystem(path, system)
 

@@ -16,6 +16,10 @@ from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import DATABASES
 from spark_jobs.storage.lakes.lake import Lake
 
+APART = 1000
+"""The tokens that are skipped where the lake is ahead of the lease. Another home has had the lake since, and may have
+handed out tokens under which nothing is written yet; more of them than that are not on their way at once."""
+
 _NUMBERS = ("token", "landing")
 """The columns with the token under which a row was written."""
 
@@ -29,7 +33,7 @@ def follow_lake(lake: Lake, source: Source, lease: Lease) -> bool:
     recorded = newest_token(lake.folder, source.name)
     if lease.fence.token > recorded:
         return False
-    lease.rise_above(max(recorded, _newest_written(lake, source)))
+    lease.rise_above(max(recorded, _newest_written(lake, source)) + APART)
     return True
 
 

@@ -9,7 +9,8 @@ off. Hence the launcher of a JVM that may write takes this lock first:
 - a job in a JVM of its own (`spark-submit`, classic mode) takes it in the Python process that drives that JVM.
 
 The lock is the kernel's (`flock`): no crash leaves a stale one. The file's content only describes the holder. For a
-lake on an object store, the lock file is in `home`, and so refuses only second writers of that home.
+lake in an object store, the lock file is in `home` and refuses second writers of that home; a claim in the lake refuses
+those of other homes (`storage.coordination.lake_claims`).
 """
 
 from __future__ import annotations
@@ -18,19 +19,29 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
+import socket
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
+from uuid import uuid4
 
 from spark_jobs.config import Settings
+from spark_jobs.errors import TidemarkError
 from spark_jobs.server.errors import LakeBusy
+
+if TYPE_CHECKING:
+    from spark_jobs.storage.coordination.lake_claims import LakeClaim
 
 LOCK_NAME = ".tidemark-writer.lock"
 
+RELEASE_S = 10.0
+"""The seconds that a sign of life under way gets to end before the claim does."""
 PROBE_WAIT_S = 0.5
 """The seconds for which `acquire` retries: `holder` itself takes the lock for some microseconds."""
 
@@ -50,18 +61,27 @@ def lock_file(settings: Settings) -> Path:
 
 
 class LakeLock:
-    """The exclusive right to run a JVM that writes the lake. Take it with `acquire`, give it up with `release`."""
+    """The exclusive right to run a JVM that writes the lake. Take it with `acquire`, give it up with `release`.
 
-    def __init__(self, descriptor: int, path: Path) -> None:
+    Whoever holds it for longer than a moment calls `keep_claim`: the claim on a lake in an object store is lost without
+    signs of life.
+    """
+
+    def __init__(self, descriptor: int, path: Path, claim: LakeClaim | None = None) -> None:
         self._descriptor = descriptor
         self.path = path
+        self._claim = claim
+        self._released = threading.Event()
+        self._beating: threading.Thread | None = None
 
     @classmethod
     def acquire(cls, settings: Settings) -> Self:
-        """Take the lock, after at most `PROBE_WAIT_S` seconds.
+        """Take the lock, after at most `PROBE_WAIT_S` seconds. A lake in an object store is claimed, too, which takes a
+        minute if the home that had it is lost.
 
         Raises:
             LakeBusy: another process holds the lock; the error names it.
+            LakeClaimed: another home has the lake; the error names it.
         """
         path = lock_file(settings)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,9 +92,37 @@ class LakeLock:
                 os.close(descriptor)
                 raise _busy(path)
             time.sleep(PROBE_WAIT_S / 10)
-        lock = cls(descriptor, path)
+        try:
+            claim = _claim(settings)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        lock = cls(descriptor, path, claim)
         lock.record(os.getpid(), " ".join(sys.orig_argv))
         return lock
+
+    def keep_claim(self, on_lost: Callable[[TidemarkError], None]) -> Self:
+        """Give signs of life from now on, in a thread, until `release`; a lake on a disk needs none. Returns the lock.
+
+        `on_lost` is called in that thread with the error `claim_lost` if this home no longer has the lake. It must end
+        all work on the lake at once.
+        """
+        if self._claim is not None:
+            beat = threading.Thread(target=self._beat, args=(self._claim, on_lost), daemon=True, name="lake-claim")
+            self._beating = beat
+            beat.start()
+        return self
+
+    def _beat(self, claim: LakeClaim, on_lost: Callable[[TidemarkError], None]) -> None:
+        from spark_jobs.storage.coordination import lake_claims
+
+        while not self._released.wait(lake_claims.BEAT_S):
+            try:
+                claim.beat()
+            except lake_claims.ClaimLost as lost:
+                self._claim = None
+                on_lost(lost)
+                return
 
     @property
     def descriptor(self) -> int:
@@ -88,7 +136,14 @@ class LakeLock:
         os.pwrite(self._descriptor, json.dumps(asdict(holder)).encode(), 0)
 
     def release(self) -> None:
-        """Close this process's copy of the open file. The lock ends with the last process that has a copy open."""
+        """Close this process's copy of the open file. The lock ends with the last process that has a copy open; the
+        claim ends now."""
+        self._released.set()
+        if self._beating is not None:
+            # a beat that is under way would be written over the end
+            self._beating.join(RELEASE_S)
+        if self._claim is not None:
+            self._claim.release()
         with contextlib.suppress(OSError):
             os.close(self._descriptor)
 
@@ -97,6 +152,30 @@ class LakeLock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def interrupt_process(lost: TidemarkError) -> None:
+    """End the work of this process as an interrupt does: another home may write the lake now."""
+    sys.stderr.write(f"{lost.sentence()}\n")
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def _claim(settings: Settings) -> LakeClaim | None:
+    """The claim of this home on a lake in an object store; None for a lake on a disk."""
+    if settings.lake_path is not None:
+        return None
+    from spark_jobs.storage.coordination.lake_claims import Claimant, LakeClaim
+
+    return LakeClaim.take(settings.lake, Claimant(_home_id(settings), str(settings.home), socket.gethostname()))
+
+
+def _home_id(settings: Settings) -> str:
+    """The id of a home, which is made with its first claim. A path does not name a home: hosts may have equal ones."""
+    path = settings.server_dir / "home-id"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(uuid4().hex)
+    return path.read_text()
 
 
 def holder(settings: Settings) -> Holder | None:

@@ -104,7 +104,7 @@ class Supervisor:
         self._settings = settings
         self._lock = lock
         self._code, self._airflow, self._wish = "", False, ""
-        self._stop_asked = self._hurries = False
+        self._stop_asked = self._hurries = self._has_lost_lake = False
         self._reconcile_asked = True
         self._published: SupervisorState | None = None
         self._hindrance = ""
@@ -119,6 +119,11 @@ class Supervisor:
     def ask_stop(self, *_: object) -> None:
         """End all parts at the next tick; asked again, wait for no part that lingers. A signal handler."""
         self._stop_asked, self._hurries = True, self._stop_asked
+
+    def end_work(self, lost: TidemarkError) -> None:
+        """End all parts at once, without time to finish: another home may write the lake now."""
+        log.error("ends all work", because=lost.sentence())
+        self._stop_asked = self._hurries = self._has_lost_lake = True
 
     def ask_reconcile(self, *_: object) -> None:
         """Read the wish file at the next tick; a signal handler."""
@@ -316,6 +321,8 @@ class Supervisor:
         return True
 
     def _end_all(self) -> None:
+        if self._has_lost_lake:
+            processes.end(processes.marked_processes(self._settings.home), grace_s=0.0)
         for run in reversed(self._runs.values()):
             self._end(run)
         self._end_strays()
@@ -380,6 +387,7 @@ def main() -> int:
         return 1
     processes.adopt_orphans()
     supervisor = Supervisor(settings, java, lock)
+    lock.keep_claim(supervisor.end_work)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, supervisor.ask_stop)
     signal.signal(signal.SIGHUP, supervisor.ask_reconcile)

@@ -40,7 +40,7 @@ LAYERS: dict[str, set[str]] = {
     "sources": {"aggregates", "engine", "plugins"},
     "server.errors": set(),
     "server.state": {"config"},
-    "server.lake_lock": {"config", "server.errors"},
+    "server.lake_lock": {"config", "server.errors", "storage"},
     "jvm": {"config", "s3"},
     "server.logins": {"config", "server.errors"},
     "server.listeners": {"config", "server.errors"},

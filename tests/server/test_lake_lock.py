@@ -7,12 +7,18 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+from threading import Event
 
 import pytest
 
 from spark_jobs.config import Settings
+from spark_jobs.errors import TidemarkError
 from spark_jobs.server.errors import LakeBusy
 from spark_jobs.server.lake_lock import LakeLock, holder
+from spark_jobs.storage.coordination import lake_claims
+from spark_jobs.storage.coordination.lake_claims import LakeClaimed
+from tests.moto import BUCKET, s3_server
 
 pytestmark = pytest.mark.server
 
@@ -84,6 +90,40 @@ def test_asking_who_holds_the_lake_does_not_refuse_a_writer(settings: Settings) 
     finally:
         asking.kill()
         asking.wait()
+
+
+def test_a_lake_in_s3_has_one_home_and_a_home_that_was_passed_over_ends_its_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake_claims, "BEAT_S", 0.1)
+    monkeypatch.setattr(lake_claims, "_LOOK_S", 0.5)
+    with s3_server(tmp_path) as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        lake = f"s3a://{BUCKET}/lake"
+        one, other = (Settings(home=tmp_path / name, lake=lake) for name in ("one", "other"))
+        lost, is_lost = [], Event()
+
+        def end_work(claim_lost: TidemarkError) -> None:
+            lost.append(claim_lost)
+            is_lost.set()
+
+        lock = LakeLock.acquire(one)
+        lock.keep_claim(end_work)
+        with pytest.raises(LakeClaimed) as refusal:
+            LakeLock.acquire(other)
+        assert refusal.value.facts["home"] == str(one.home)
+        assert holder(other) is None, "the refused home has no lock left"
+        lock.release()
+        LakeLock.acquire(other).release()
+        lock = LakeLock.acquire(one)
+        lock.keep_claim(end_work)
+        # as if the other home had found no sign of life
+        monkeypatch.setattr(lake_claims, "LOST_AFTER_S", 0.0)
+        LakeLock.acquire(other)
+        assert is_lost.wait(60)
+        assert "another home has taken it over" in lost[0].found
+        lock.release()
 
 
 ASK = """

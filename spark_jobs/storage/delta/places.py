@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from spark_jobs.s3 import SPARKS_SETTINGS, is_s3, options_of, with_scheme
+from spark_jobs.s3 import SPARKS_SETTINGS, endpoint, is_s3, options_of, region, with_scheme
 from spark_jobs.storage.descriptions.schema import Table
 
 if TYPE_CHECKING:
@@ -51,6 +51,17 @@ def file_system(place: str, options: Mapping[str, str]) -> fs.FileSystem:
     if "://" in place:
         return fs.PyFileSystem(DeltaStorageHandler(place, dict(options)))
     return fs.SubTreeFileSystem(place, fs.LocalFileSystem())
+
+
+def object_files(uri: str) -> fs.FileSystem:
+    """Arrow's own file system of a prefix in S3, with paths relative to it; keys come from the environment (`AWS_…`).
+
+    It writes buffers of Arrow, which that of `deltalake` cannot; a small object is put by one request.
+    """
+    from pyarrow import fs
+
+    system = fs.S3FileSystem(region=region(), endpoint_override=endpoint(), allow_delayed_open=True)
+    return fs.SubTreeFileSystem(with_scheme(uri, "s3").removeprefix("s3://"), system)
 
 
 def storage_options(spark: SparkSession, root: str) -> dict[str, str]:
