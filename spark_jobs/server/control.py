@@ -105,7 +105,7 @@ def serve(settings: Settings, *, airflow: bool = True) -> None:
     """
     prepare_home(settings)
     with _one_at_a_time(settings):
-        _preflight(settings, airflow=airflow)
+        _preflight(settings, airflow=airflow, progress=lambda _: None)
         write_wish(settings, airflow=airflow, code=code_version())
     os.chdir(settings.server_dir)
     os.execve(sys.executable, _SUPERVISOR, _supervisor_environment(settings))
@@ -132,18 +132,18 @@ def down(settings: Settings, *, progress: Progress = lambda _: None) -> Ended:
 def _bring_up(settings: Settings, running: SupervisorState | None, *, airflow: bool, progress: Progress) -> None:
     """Make the running supervisor, or a new one, start the parts that are wanted, and wait for them."""
     if running is None:
-        _preflight(settings, airflow=airflow)
+        _preflight(settings, airflow=airflow, progress=progress)
     wish = write_wish(settings, airflow=airflow, code=code_version())
     Starting(settings, wish, _launch_or_tell(settings, running), airflow=airflow, progress=progress).wait()
 
 
-def _preflight(settings: Settings, *, airflow: bool) -> None:
+def _preflight(settings: Settings, *, airflow: bool, progress: Progress) -> None:
     expect_private(settings)
     find_java()
     lake_jars(settings)
     guard_jar(settings)
     processes.end(processes.marked_processes(settings.home), grace_s=LEFTOVERS_GRACE_S)
-    LakeLock.acquire(settings).release()
+    LakeLock.acquire(settings, progress).release()
     expect_free(settings.bind_address, wanted_ports(settings, airflow=airflow))
 
 

@@ -67,17 +67,18 @@ class LakeLock:
     signs of life.
     """
 
-    def __init__(self, descriptor: int, path: Path, claim: LakeClaim | None = None) -> None:
+    def __init__(self, descriptor: int, path: Path, claim: LakeClaim | None, loss_file: Path) -> None:
         self._descriptor = descriptor
         self.path = path
         self._claim = claim
+        self._loss_file = loss_file
         self._released = threading.Event()
         self._beating: threading.Thread | None = None
 
     @classmethod
-    def acquire(cls, settings: Settings) -> Self:
+    def acquire(cls, settings: Settings, report: Callable[[str], None] = lambda _: None) -> Self:
         """Take the lock, after at most `PROBE_WAIT_S` seconds. A lake in an object store is claimed, too, which takes a
-        minute if the home that had it is lost.
+        minute if the home that had it is lost: `report` is called with words about that.
 
         Raises:
             LakeBusy: another process holds the lock; the error names it.
@@ -93,11 +94,12 @@ class LakeLock:
                 raise _busy(path)
             time.sleep(PROBE_WAIT_S / 10)
         try:
-            claim = _claim(settings)
+            claim = _claim(settings, report)
         except BaseException:
             os.close(descriptor)
             raise
-        lock = cls(descriptor, path, claim)
+        lock = cls(descriptor, path, claim, _loss_file(settings))
+        _loss_file(settings).unlink(missing_ok=True)
         lock.record(os.getpid(), " ".join(sys.orig_argv))
         return lock
 
@@ -121,6 +123,7 @@ class LakeLock:
                 claim.beat()
             except lake_claims.ClaimLost as lost:
                 self._claim = None
+                self._loss_file.write_text(lost.sentence())
                 on_lost(lost)
                 return
 
@@ -160,13 +163,24 @@ def interrupt_process(lost: TidemarkError) -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def _claim(settings: Settings) -> LakeClaim | None:
+def loss(settings: Settings) -> str | None:
+    """A sentence about how this home lost its lake to another one; None if it has not, or has started again since."""
+    path = _loss_file(settings)
+    return path.read_text() if path.exists() else None
+
+
+def _loss_file(settings: Settings) -> Path:
+    return settings.server_dir / "claim-lost"
+
+
+def _claim(settings: Settings, report: Callable[[str], None]) -> LakeClaim | None:
     """The claim of this home on a lake in an object store; None for a lake on a disk."""
     if settings.lake_path is not None:
         return None
     from spark_jobs.storage.coordination.lake_claims import Claimant, LakeClaim
 
-    return LakeClaim.take(settings.lake, Claimant(_home_id(settings), str(settings.home), socket.gethostname()))
+    claimant = Claimant(_home_id(settings), str(settings.home), socket.gethostname())
+    return LakeClaim.take(settings.lake, claimant, report=report)
 
 
 def _home_id(settings: Settings) -> str:

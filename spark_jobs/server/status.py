@@ -12,6 +12,7 @@ from spark_jobs.server import processes
 from spark_jobs.server.airflow_parts import API_SERVER
 from spark_jobs.server.connect_client import connect_address
 from spark_jobs.server.health import Health, airflow_health, connect_health, sql_health
+from spark_jobs.server.lake_lock import loss
 from spark_jobs.server.state import SupervisorState, lingering_supervisor, running_supervisor
 
 POLL_S = 0.5
@@ -38,6 +39,7 @@ class InstallationStatus:
         services: SQL, Spark Connect and, if it was asked for, Airflow; empty if the supervisor does not run.
         stale: True if the lake server runs another version of the code than the files have.
         orphans: ids of processes that a supervisor of this home left behind.
+        loss: a sentence about how this home lost its lake to another one, if that is why nothing runs.
     """
 
     home: str
@@ -45,6 +47,7 @@ class InstallationStatus:
     services: tuple[Service, ...]
     stale: bool
     orphans: tuple[int, ...]
+    loss: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -96,6 +99,7 @@ def _ask(settings: Settings) -> InstallationStatus:
         services=() if running is None else tuple(_services(settings, running)),
         stale=running is not None and running.code != code_version(),
         orphans=() if is_supervised else tuple(process.pid for process in processes.marked_processes(settings.home)),
+        loss=None if is_supervised else loss(settings),
     )
 
 

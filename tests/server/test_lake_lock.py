@@ -16,6 +16,7 @@ from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.server.errors import LakeBusy
 from spark_jobs.server.lake_lock import LakeLock, holder
+from spark_jobs.server.status import status
 from spark_jobs.storage.coordination import lake_claims
 from spark_jobs.storage.coordination.lake_claims import LakeClaimed
 from tests.moto import BUCKET, s3_server
@@ -123,7 +124,10 @@ def test_a_lake_in_s3_has_one_home_and_a_home_that_was_passed_over_ends_its_work
         LakeLock.acquire(other)
         assert is_lost.wait(60)
         assert "another home has taken it over" in lost[0].found
+        assert status(one).loss == lost[0].sentence()
         lock.release()
+        LakeLock.acquire(one)
+        assert status(one).loss is None
 
 
 ASK = """

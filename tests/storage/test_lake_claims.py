@@ -35,10 +35,11 @@ class Lake:
     def __init__(self, name: str) -> None:
         self.place = f"s3a://{BUCKET}/{name}"
         self.waited_s = 0.0
+        self.words: list[str] = []
         self.living: list[LakeClaim] = []
 
     def take(self, claimant: Claimant) -> LakeClaim:
-        return LakeClaim.take(self.place, claimant, self._wait)
+        return LakeClaim.take(self.place, claimant, self._wait, self.words.append)
 
     def _wait(self, seconds: float) -> None:
         """Time passes: homes that live beat."""
@@ -68,6 +69,7 @@ def test_a_home_that_ended_in_order_is_followed_at_once(lake: Lake) -> None:
     lake.take(ONE).release()
     lake.living = [lake.take(OTHER)]
     assert lake.waited_s == 0
+    assert lake.words == []
     with pytest.raises(LakeClaimed):
         lake.take(ONE)
 
@@ -77,6 +79,8 @@ def test_a_lost_home_is_taken_over_after_its_time_and_learns_it(lake: Lake) -> N
     lost.beat()
     claim = lake.take(OTHER)
     assert lake.waited_s == LOST_AFTER_S
+    assert len(lake.words) == 1
+    assert "host-one" in lake.words[0]
     with pytest.raises(ClaimLost, match="another home has taken it over"):
         lost.beat()
     claim.beat()

@@ -109,6 +109,7 @@ def _show(settings: Settings, result: InstallationStatus, as_json: bool) -> None
         "home": result.home,
         "logs": str(settings.logs_dir),
         "orphans": list(result.orphans),
+        "loss": result.loss,
         "services": {service.name: {"url": service.url, **asdict(service.health)} for service in result.services},
         "parts": {part.name: asdict(part) for part in result.supervisor.parts} if result.supervisor else {},
     }
@@ -118,7 +119,7 @@ def _show(settings: Settings, result: InstallationStatus, as_json: bool) -> None
 def _for_people(settings: Settings, result: InstallationStatus) -> list[Any]:
     lines: list[Any] = []
     if result.supervisor is None:
-        lines.append(Text("nothing runs; `tidemark up` starts it"))
+        lines.append(Text(result.loss or "nothing runs; `tidemark up` starts it"))
     else:
         services = [
             ("✓" if service.health.ok else "✗", service.name, service.url, service.health.detail)

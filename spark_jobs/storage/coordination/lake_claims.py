@@ -82,8 +82,11 @@ class LakeClaim:
         self._write(str(self._beats))
 
     @classmethod
-    def take(cls, place: str, claimant: Claimant, wait: Wait = time.sleep) -> Self:
-        """Claim the lake at `place`, an S3 URI. It takes LOST_AFTER_S if a lost home had it.
+    def take(
+        cls, place: str, claimant: Claimant, wait: Wait = time.sleep, report: Callable[[str], None] = lambda _: None
+    ) -> Self:
+        """Claim the lake at `place`, an S3 URI. It takes LOST_AFTER_S if a lost home had it; `report` is called with
+        words about that.
 
         Raises:
             LakeClaimed: another home has the lake and lives, or claimed it at the same time.
@@ -92,7 +95,7 @@ class LakeClaim:
         files = object_files(table)
         version, newest = _newest(table)
         if newest is not None and newest.id != claimant.id:
-            _expect_lost(files, version, newest, wait)
+            _expect_lost(files, version, newest, wait, report)
         claim = json.dumps(asdict(claimant) | {"since": datetime.now(UTC).isoformat(timespec="seconds")})
         if not _put(table, version, claim):
             _, other = _newest(table)
@@ -178,10 +181,17 @@ def _put(table: str, version: int, claim: str) -> bool:
     return True
 
 
-def _expect_lost(files: pa_fs.FileSystem, version: int, other: Claimant, wait: Wait) -> None:
+def _expect_lost(
+    files: pa_fs.FileSystem, version: int, other: Claimant, wait: Wait, report: Callable[[str], None]
+) -> None:
     """Watch the beat of another home's claim until it is known to be lost; raise LakeClaimed if it beats."""
     first = beat = _read(files, _beat_of(version))
     waited_s = 0.0
+    if beat != _ENDED:
+        report(
+            f"the home {other.home} on {other.host} has had this lake since {other.since}; if it gives no sign of life"
+            f" for {LOST_AFTER_S:.0f} s, this home takes the lake over"
+        )
     while beat != _ENDED and waited_s < LOST_AFTER_S:
         wait(_LOOK_S)
         waited_s += _LOOK_S
