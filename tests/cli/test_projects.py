@@ -57,6 +57,9 @@ def test_check_test_and_try_run_in_a_new_project(
     assert of_file.dbt is not None
     assert (of_file.dbt / "models").is_dir()
     assert of_file.home == tmp_path / "p" / ".tidemark"
+    # `try` works in a folder of its own, also where the file names a lake
+    with (tmp_path / "p" / "tidemark.toml").open("a") as file:
+        file.write('lake = "lake of the project"\n')
     for command, part in (
         (["check"], "right: clicks"),
         (["test", "--case", "a_late_click_joins_two_visits"], "passed"),
@@ -64,6 +67,10 @@ def test_check_test_and_try_run_in_a_new_project(
     ):
         assert run(command) == 0
         assert part in capsys.readouterr().out
+    assert run(["try", "--source", "clicks", "--keep", str(tmp_path / "kept")]) == 0
+    # pages of the runs, which only the trial's lake has
+    assert (tmp_path / "kept" / "pages" / "runs" / "clicks").is_dir()
+    assert not (tmp_path / "p" / "lake of the project").exists()
 
 
 def test_a_folder_that_has_something_is_refused_and_left_as_it_is(tmp_path: Path, capsys: Any) -> None:

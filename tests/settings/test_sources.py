@@ -17,6 +17,7 @@ from spark_jobs.cli.app import run
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.plugins.folder import plugins
+from spark_jobs.server.airflow_parts import airflow_environment
 from spark_jobs.server.profile import expect_complete
 from spark_jobs.settings import file as settings_file
 from spark_jobs.settings.origins import read_origins
@@ -338,17 +339,19 @@ def test_only_texts_and_mappings_have_secrets_to_hide() -> None:
     assert hide_secrets({"a": {"b.password": 1}}) == {"a": {"b.password": "…"}}
 
 
-def test_a_child_process_has_its_parents_settings_in_any_folder(write: Write, tmp_path: Path) -> None:
-    write('profile = "cluster"\nheap = "4g"\nsources = "sources"\n[spark_conf]\nspark.a = "b"')
+@pytest.mark.parametrize("of_airflow", [False, True])
+def test_a_child_process_has_its_parents_settings_in_any_folder(write: Write, tmp_path: Path, of_airflow: bool) -> None:
+    write('profile = "cluster"\nhome = "here"\nheap = "4g"\nsources = "sources"\n[spark_conf]\nspark.a = "b"')
     parent = load_settings()
     other = tmp_path / "other"
     other.mkdir()
     (other / "tidemark.toml").write_text('heap = "7g"\nplugins = "plugins"\nunknown = 1')
     program = "from spark_jobs.config import load_settings; print(load_settings().model_dump_json())"
+    variables = airflow_environment(parent) if of_airflow else parent.environment()
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=other,
-        env={**os.environ, **parent.environment()},
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
         check=True,
