@@ -1,8 +1,9 @@
 """Settings: every knob of an installation, with its unit and the reason for its default.
 
-A knob is read from the environment variable `TIDEMARK_<NAME>` (`TIDEMARK_HOME`, `TIDEMARK_THRIFT_PORT`, …), and from
-nowhere else. So a shell, Airflow's tasks and a container configure Tidemark in the same way. `Settings` is frozen, so
-an instance can be shared and kept. Tidemark writes everything under `home`, unless a knob names another place.
+A knob has the value of the first of these sources that gives one: arguments of `Settings`, the environment variable
+`TIDEMARK_<NAME>`, the settings file `tidemark.toml`, a folder of secrets, the profile, the default. `Settings` is
+frozen, so an instance can be shared and kept. Tidemark writes everything under `home`, unless a knob names another
+place.
 """
 
 from __future__ import annotations
@@ -13,36 +14,57 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
-from unicodedata import category
 from urllib.parse import quote
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict, SettingsError
 
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.settings.file import (
+    CHECKOUT,
+    ENVIRONMENT_PREFIX,
+    IS_CHECKOUT,
+    PATHS,
+    VARIABLE,
+    absolute,
+    absolute_list,
+    default_home,
+    project_folder,
+)
+from spark_jobs.settings.paths import expect_readable_by_spark
+from spark_jobs.settings.sources import (
+    SECRETS,
+    SettingsOfSources,
+    describe_problem,
+    find_file_problems,
+    find_secrets_fault,
+)
 
-_PACKAGE = Path(__file__).resolve().parent
-CHECKOUT = _PACKAGE.parent
-"""The folder that contains `spark_jobs`: a checkout, or `site-packages` of an installed package."""
-IS_CHECKOUT = (CHECKOUT / "pyproject.toml").is_file()
-PROJECT = CHECKOUT if IS_CHECKOUT else Path.cwd()
-"""The folder that has data and jars by default: the checkout, or for an installed package the working folder."""
-SHIPPED = CHECKOUT if IS_CHECKOUT else _PACKAGE
+SHIPPED = CHECKOUT if IS_CHECKOUT else Path(__file__).resolve().parent
 """The folder that has `dags`, `dbt`, `examples` and `docs/glossary.md`: the checkout, or an installed `spark_jobs`."""
 SOURCES = "dags/sources" if IS_CHECKOUT else "sources"
 
-ENVIRONMENT_PREFIX = "TIDEMARK_"
 QUERIES = "queries"  # the folder of the portal's saved queries in the home
 PORTAL_PREFIX = "/tidemark"  # the path of the portal on Airflow's API server
 
 
-class Settings(BaseSettings):
+class Settings(SettingsOfSources):
     """The knobs of one installation; see each field for its unit and reason. Raises pydantic's `ValidationError`."""
 
     model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="ignore", validate_default=True)
 
+    # --- profile and secrets ----------------------------------------------------------------------------------------
+    profile: Literal["embedded", "cluster"] = Field(
+        default="embedded",
+        description="whose defaults count: those for one machine, or for a Spark cluster, a bucket and PostgreSQL",
+    )
+    secrets: Path | None = Field(
+        default=None,
+        description="a folder of secrets, a file `tidemark_<name>` for each, such as `tidemark_tls_password`",
+    )
+
     # --- places -----------------------------------------------------------------------------------------------------
-    home: Path = Field(default=PROJECT / ".tidemark", description="the data directory: lake, state and logs")
+    home: Path = Field(default_factory=default_home, description="the data directory: lake, state and logs")
     lake: str = Field(
         default_factory=lambda values: str(values["home"] / "lake"),
         description="the tables' root: an absolute path, or a URI such as s3a://bucket/lake",
@@ -51,8 +73,13 @@ class Settings(BaseSettings):
         default_factory=lambda values: values["home"] / "landing",
         description="where sources' files arrive, one folder per source: a path, or a URI such as s3a://bucket/landing",
     )
-    jars: Path = Field(default=PROJECT / ".jars", description="the folder of Delta's jars, filled by `make setup`")
-    sources: Path = Field(default=PROJECT / SOURCES, description="the folder of the sources' YAML files")
+    jars: Path = Field(
+        default_factory=lambda: project_folder() / ".jars",
+        description="the folder of Delta's jars, filled by `make setup`",
+    )
+    sources: Path = Field(
+        default_factory=lambda: project_folder() / SOURCES, description="the folder of the sources' YAML files"
+    )
     expectations: Path = Field(
         default=CHECKOUT / "expectations" / "custom",
         description="the folder of a team's own expectations and suites, Python that runs load or JSON",
@@ -221,38 +248,31 @@ class Settings(BaseSettings):
         default=None, description="where maintenance adds a backup: a path, or a URI such as s3a://bucket/lake"
     )
 
-    @field_validator(
-        *("home", "jars", "sources", "expectations", "dbt", "plugins", "connections", "dags"),
-        *("tls_keystore", "lineage"),
-    )
+    @field_validator(*PATHS)
     @classmethod
-    def _absolute(cls, value: Path | None) -> Path | None:
-        # symbolic links are kept, as users named them
-        return None if value is None else Path(os.path.abspath(value.expanduser()))  # noqa: PTH100
+    def _absolute(cls, value: Path | str | None, of: ValidationInfo) -> Path | str | None:
+        if value is None:
+            return None
+        text = absolute(str(value))
+        return text if of.field_name in ("lake", "backup") or "://" in text else Path(text)
+
+    @field_validator("jdbc_jars")
+    @classmethod
+    def _absolute_list(cls, value: str) -> str:
+        return absolute_list(value)
 
     @field_validator("home", "lake", "jars")
     @classmethod
     def _readable_by_spark(cls, value: Path | str, of: ValidationInfo) -> Path | str:
-        controls = {text: "files with one setting a line" for text in str(value) if category(text) == "Cc"}
-        for text, reader in {**controls, **_MISREAD[str(of.field_name)]}.items():
-            if text in f"{value}/":
-                raise ValueError(f"has a {text!r}, which would break {reader}: take another folder, or rename it")
+        expect_readable_by_spark(str(of.field_name), str(value))
         return value
 
-    @field_validator("landing")
+    @field_validator("secrets")
     @classmethod
-    def _folder_or_uri(cls, value: Path | str) -> Path | str:
-        text = str(value)
-        if "://" in text and not text.startswith("file:"):
-            return text.rstrip("/")
-        return Path(os.path.abspath(Path(text.removeprefix("file://")).expanduser()))  # noqa: PTH100
-
-    @field_validator("lake")
-    @classmethod
-    def _absolute_or_uri(cls, value: str) -> str:
-        if "://" in value:
-            return value.rstrip("/")
-        return os.path.abspath(Path(value.removeprefix("file:")).expanduser())  # noqa: PTH100
+    def _usable(cls, value: Path | None) -> Path | None:
+        if value is not None and (fault := find_secrets_fault(value)):
+            raise ValueError(fault)
+        return value
 
     @property
     def lake_path(self) -> Path | None:
@@ -334,41 +354,18 @@ class Settings(BaseSettings):
             return None
 
     def environment(self) -> dict[str, str]:
-        """The environment variables that give a child process these settings, without those that are secrets."""
-        return {
-            f"{ENVIRONMENT_PREFIX}{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-            for name, value in self.as_json().items()
+        """The environment variables that give a child process these settings, whatever its folder. Those that are
+        secrets are left out: a child inherits them, or reads them in the folder of secrets."""
+        values = {
+            name: value if isinstance(value, str) else json.dumps(value) for name, value in self.as_json().items()
         }
+        return {VARIABLE: "", **{f"{ENVIRONMENT_PREFIX}{name.upper()}": value for name, value in values.items()}}
 
     def as_json(self) -> dict[str, Any]:
         """Knob -> value as JSON has it, without secrets and without knobs that are not set."""
-        return self.model_dump(mode="json", exclude=SECRETS, exclude_none=True)
+        return self.model_dump(mode="json", exclude={*SECRETS}, exclude_none=True)
 
 
-SECRETS = {"token", "tls_password", "smtp", "spark_secret"}
-"""Secret knobs, which are left out of files and lists of settings."""
-_IN_DERBYS_URL = "the URL of the catalog's database, Derby"
-_IN_VARIABLES = "settings of Spark and Hadoop, where it begins a variable"
-_IN_OPTIONS = "Java's options in Spark's settings"
-_MISREAD: dict[str, dict[str, str]] = {
-    "home": {
-        '"': _IN_OPTIONS,
-        "\\": _IN_OPTIONS,
-        ",": "spark.local.dir, a list of folders",
-        ";": _IN_DERBYS_URL,
-        ":": _IN_DERBYS_URL,
-        "${": _IN_VARIABLES,
-    },
-    "lake": {"\\": "Spark's properties", "${": _IN_VARIABLES},
-    "jars": {
-        '"': _IN_OPTIONS,
-        "\\": _IN_OPTIONS,
-        ":": "Java's class path",
-        "!/": "addresses of what is in a jar",
-        "${": _IN_VARIABLES,
-    },
-}
-"""Knob -> text that its path must not contain -> the reader that would misinterpret this text."""
 LAST_BACKUP = "last-backup.json"
 """The name of the file in the home that names the newest backup."""
 
@@ -379,21 +376,22 @@ def keep_private() -> None:
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """The settings of this process: those of the environment, replaced by `overrides` where given.
+    """The settings of this process: those of its environment and file, replaced by `overrides` where given.
 
     Raises:
-        ConfigurationError: some knobs are wrong; the error lists each one, the value found and the values accepted.
+        ConfigurationError: some settings are wrong; the error lists each one, the value found and the values accepted.
     """
+    problems = find_file_problems(Settings.model_fields)
     try:
-        return Settings(**overrides)
+        settings = Settings(**overrides)
     except ValidationError as error:
-        problems = [
-            f"{ENVIRONMENT_PREFIX}{'_'.join(str(part) for part in problem['loc']).upper()}"
-            f"={problem['input']!r} ({problem['msg'].removeprefix('Value error, ')})"
-            for problem in error.errors()
-            # leave out the consequences of another wrong knob
-            if problem["type"] != "default_factory_not_called"
-        ]
-        expected, next_step = "settings that can be used", "correct or unset these environment variables"
+        # leave out the consequences of another wrong knob
+        wrong = [problem for problem in error.errors() if problem["type"] != "default_factory_not_called"]
+        problems += [describe_problem(problem, overrides) for problem in wrong]
+    except SettingsError as error:
+        problems.append(f"{ENVIRONMENT_PREFIX}SPARK_CONF (expected a JSON object of texts: {error.__cause__})")
+    if problems:
+        expected, next_step = "settings that can be used", "correct or remove these settings"
         finding = ", ".join(problems)
-        raise ConfigurationError(expected=expected, found=finding, next_step=next_step, problems=problems) from None
+        raise ConfigurationError(expected=expected, found=finding, next_step=next_step, problems=problems)
+    return settings

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Seed all random cases by one number. xdist hands the option on to its workers."""
+    """Seed all random cases by one number. xdist hands the option on to its workers. No settings file of the
+    developer's counts, unless the environment names one."""
+    os.environ.setdefault("TIDEMARK_CONFIG", "")
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(SEED)
     if not hasattr(config, "workerinput") and config.option.numprocesses is None:
@@ -185,5 +187,5 @@ def _forget_environment(patch: pytest.MonkeyPatch) -> None:
     import os
 
     for name in os.environ:
-        if name.startswith("TIDEMARK_") and name != "TIDEMARK_JARS":
+        if name.startswith("TIDEMARK_") and name not in ("TIDEMARK_JARS", "TIDEMARK_CONFIG"):
             patch.delenv(name)

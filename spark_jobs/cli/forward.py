@@ -5,7 +5,7 @@ has the user's arguments, environment, folder, terminal and open streams, so it 
 signals on, and ends in the same way as the fork. If there is no such server, or it has other code or another
 environment for Python, the command runs in this process. Then it takes longer; nothing else differs.
 
-This module imports little at its top, and only from the standard library.
+This module imports little at its top: the standard library, and what reads the settings file without pydantic.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from spark_jobs.errors import ConfigurationError
+from spark_jobs.settings.file import CHECKOUT, default_home, early_setting
+
 SOCKET = "commands.sock"
 STATUS = struct.Struct("<i")
 """An answer of the server. The first one is the process id of the fork, or 0 if the server will not run the command.
@@ -33,20 +36,19 @@ ALONE = {"up", "down", "serve", "demo", "open", "airflow", "restore", "doctor", 
 _OF_PYTHON = ("PYTHON", "NUMBA_", "LD_", "OMP_", "OPENBLAS_", "MKL_", "ARROW_", "MALLOC_", "COVERAGE_", "LC_", "LANG")
 """Beginnings of the names of variables that a process reads once, when it starts or imports."""
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGWINCH)
-_ROOT = Path(__file__).resolve().parents[2]
 
 
 def forward_command(arguments: list[str]) -> int | None:
     """The exit code of a command that the command server ran; None if this process has to run it."""
     if arguments and (arguments[0] in ALONE or arguments[0].startswith("-")):
         return None
-    home = Path(os.environ.get("TIDEMARK_HOME") or _ROOT / ".tidemark").absolute()
     with contextlib.ExitStack() as stack:
         try:
+            home = Path(early_setting("home") or default_home()).expanduser().absolute()
             connection = stack.enter_context(_connected(home / "server"))
             pid = _request_run(connection, arguments)
-        except (OSError, ValueError):
-            # if there is a fork after all, the closed connection ends it
+        except (OSError, ValueError, ConfigurationError):
+            # the command refuses a wrong settings file; if there is a fork after all, the closed connection ends it
             return None
         return _wait_for_end(connection, pid, arguments) if pid else None
 
@@ -57,7 +59,7 @@ def code_stamp() -> list[int]:
     They are the number of its files, their bytes, the time of the newest one, and the times at which packages were last
     installed.
     """
-    files = [file.stat() for package in ("spark_jobs", "expectations") for file in (_ROOT / package).rglob("*.py")]
+    files = [file.stat() for package in ("spark_jobs", "expectations") for file in (CHECKOUT / package).rglob("*.py")]
     packages = [Path(path) for path in sys.path if path.endswith("site-packages")]
     installed = [path.stat().st_mtime_ns for path in packages if path.is_dir()]
     return [len(files), sum(file.st_size for file in files), max(file.st_mtime_ns for file in files), *installed]

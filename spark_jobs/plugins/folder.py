@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spark_jobs.aggregates import AGGREGATES, Signature
 from spark_jobs.plugins.code import Plugin
+from spark_jobs.settings.file import early_setting
 
 VARIABLE = "TIDEMARK_PLUGINS"
 """The environment variable that names the folder; see `Settings.plugins`."""
@@ -33,8 +33,8 @@ _READ: dict[Path, tuple[tuple[tuple[str, int, int], ...], Plugins]] = {}
 
 
 def plugins() -> Plugins:
-    """The declarations in the folder of `TIDEMARK_PLUGINS` now; none without a folder."""
-    folder = os.environ.get(VARIABLE)
+    """The declarations in the folder that the setting `plugins` names now; none without a folder."""
+    folder = early_setting("plugins")
     return read_plugins(Path(folder).expanduser()) if folder else _NONE
 
 

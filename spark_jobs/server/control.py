@@ -25,6 +25,7 @@ from spark_jobs.server.lake import NAME, lost_folders
 from spark_jobs.server.lake_lock import LakeLock
 from spark_jobs.server.logins import expect_private
 from spark_jobs.server.ports import expect_free, wanted_ports
+from spark_jobs.server.profile import expect_complete
 from spark_jobs.server.starting import Progress, Starting, SupervisorGone
 from spark_jobs.server.state import (
     SupervisorState,
@@ -66,8 +67,8 @@ def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda 
     """Start the parts that are not running, restart those that run old code, and wait until all serve. Safe to repeat.
 
     Raises:
-        PlaintextRefused, JavaUnusable, JarsMissing, GuardBroken, PortTaken, LakeBusy: found before anything was
-            started.
+        ConfigurationError, PlaintextRefused, JavaUnusable, JarsMissing, GuardBroken, PortTaken, LakeBusy: found before
+            anything was started.
         StartFailed: a part did not become healthy; the others are left running, and `down` ends them.
     """
     prepare_home(settings)
@@ -138,6 +139,7 @@ def _bring_up(settings: Settings, running: SupervisorState | None, *, airflow: b
 
 
 def _preflight(settings: Settings, *, airflow: bool, progress: Progress) -> None:
+    expect_complete(settings, airflow=airflow)
     expect_private(settings)
     find_java()
     lake_jars(settings)

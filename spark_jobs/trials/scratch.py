@@ -72,7 +72,12 @@ class ScratchInstallation:
         for part in ("sources", "landing", "home"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         (folder / "sources" / f"{source.name}.yml").write_text(text, encoding="utf-8")
-        settings = Settings(home=folder / "home", sources=folder / "sources", landing=str(folder / "landing"))
+        settings = Settings(
+            home=folder / "home",
+            lake=str(folder / "home" / "lake"),
+            sources=folder / "sources",
+            landing=str(folder / "landing"),
+        )
         return cls(settings, source, FileLake(folder / "home" / "lake"))
 
     def place(self, seq_no: int, name: str) -> Path:

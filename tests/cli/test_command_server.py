@@ -108,6 +108,21 @@ def test_a_command_has_its_users_arguments_folder_streams_and_environment(
     assert other.returncode == 2
 
 
+def test_the_home_of_a_settings_file_has_the_server_of_its_commands(
+    environment: dict[str, str], server: psutil.Process, tmp_path: Path
+) -> None:
+    below = tmp_path / "project" / "sub"
+    below.mkdir(parents=True)
+    file = tmp_path / "project" / "tidemark.toml"
+    file.write_text(f"home = {json.dumps(environment['TIDEMARK_HOME'])}\nthrift_port = 'many'")
+    without = {name: value for name, value in environment.items() if not name.startswith("TIDEMARK_")}
+    before = server.cpu_times().children_user
+    command = start(without, "sql", "SELECT 1", folder=below)
+    assert f"thrift_port = 'many' in {file}" in " ".join(command.communicate()[1].split())
+    assert command.returncode == 2
+    assert server.cpu_times().children_user > before, "the server ran it"
+
+
 def test_tidemark_alone_says_the_same_as_without_it(environment: dict[str, str], server: psutil.Process) -> None:
     program = "from spark_jobs.cli.app import run; run([])"
     alone = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)

@@ -12,7 +12,9 @@ import pytest
 import yaml
 
 from spark_jobs.cli.app import run
+from spark_jobs.config import Settings, load_settings
 from spark_jobs.projects.examples import examples
+from spark_jobs.settings.file import read_settings_file
 from tests.docs.test_snippets import Block, find_faults, read_blocks
 from tests.installations import CHECKOUT
 
@@ -33,7 +35,7 @@ def test_a_project_has_all_parts_of_its_example(
     assert files_of(folder) == sorted(document["files"])
     of_example = examples()[example]
     assert {*files_of(of_example.folder)} < {*document["files"]}
-    assert {".gitignore", "README.md", "compose.yaml", "env.sh"} < {*document["files"]}
+    assert {".gitignore", "README.md", "compose.yaml", "tidemark.toml"} < {*document["files"]}
     assert not [path for path in files_of(folder) if re.search(r"@[A-Z]+@", (folder / path).read_text())]
     readme = (folder / "README.md").read_text()
     assert readme.startswith("# our-lake\n")
@@ -43,18 +45,21 @@ def test_a_project_has_all_parts_of_its_example(
     assert [fault for block in blocks for fault in find_faults(block)] == []
 
 
-def test_check_test_and_try_run_in_a_new_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_check_test_and_try_run_in_a_new_project(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     assert run(["new", str(tmp_path / "p"), "--example", "clicks"]) == 0
     shown = capsys.readouterr().out
     assert "tidemark try --source clicks" in shown
-    # `source env.sh`, in the folder of the project
-    exported = subprocess.run(
-        ["bash", "-c", "source env.sh && env -0"], cwd=tmp_path / "p", capture_output=True, text=True, check=True
-    ).stdout
-    settings = dict(line.split("=", 1) for line in exported.split("\0") if line.startswith("TIDEMARK_"))
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    assert Path(settings["TIDEMARK_DBT"], "models").is_dir()
+    monkeypatch.delenv("TIDEMARK_CONFIG")
+    monkeypatch.chdir(tmp_path / "p" / "dbt")
+    of_file = load_settings()
+    assert of_file.dbt is not None
+    assert (of_file.dbt / "models").is_dir()
+    assert of_file.home == tmp_path / "p" / ".tidemark"
+    # `try` works in a folder of its own, also where the file names a lake
+    with (tmp_path / "p" / "tidemark.toml").open("a") as file:
+        file.write('lake = "lake of the project"\n')
     for command, part in (
         (["check"], "right: clicks"),
         (["test", "--case", "a_late_click_joins_two_visits"], "passed"),
@@ -62,6 +67,10 @@ def test_check_test_and_try_run_in_a_new_project(tmp_path: Path, monkeypatch: py
     ):
         assert run(command) == 0
         assert part in capsys.readouterr().out
+    assert run(["try", "--source", "clicks", "--keep", str(tmp_path / "kept")]) == 0
+    # pages of the runs, which only the trial's lake has
+    assert (tmp_path / "kept" / "pages" / "runs" / "clicks").is_dir()
+    assert not (tmp_path / "p" / "lake of the project").exists()
 
 
 def test_a_folder_that_has_something_is_refused_and_left_as_it_is(tmp_path: Path, capsys: Any) -> None:
@@ -156,10 +165,13 @@ def test_the_compose_file_of_a_project_is_that_of_the_deployment_with_its_own_fo
     assert {k: v for k, v in ours.items() if k not in differing} == {
         k: v for k, v in deployment.items() if k not in differing
     }
-    for variable, folder in (("SOURCES", "sources"), ("LANDING", "landing"), ("DBT", "dbt")):
-        assert ours["environment"][f"TIDEMARK_{variable}"] == f"/project/{folder}"
-        assert f"./{folder}:/project/{folder}:ro" in ours["volumes"]
-        assert (tmp_path / "p" / folder).is_dir()
+    assert ours["environment"]["TIDEMARK_CONFIG"] == "/project/tidemark.toml"
+    assert "./tidemark.toml:/project/tidemark.toml:ro" in ours["volumes"]
+    in_file = read_settings_file(tmp_path / "p" / "tidemark.toml")
+    for name in ("sources", "landing", "dbt"):
+        assert in_file[name] == str(tmp_path / "p" / name)
+        assert f"./{name}:/project/{name}:ro" in ours["volumes"]
+        assert (tmp_path / "p" / name).is_dir()
 
 
 @pytest.mark.parametrize("command", ["new", "init"])

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import zipfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,13 +49,12 @@ class Environment:
         """Install a requirement with the versions of the lock."""
         made(UV, "pip", "install", "-c", "requirements.lock", what, VIRTUAL_ENV=str(self.folder))
 
-    def run(self, *command: str, cwd: Path | None = None, sourced: bool = False) -> str:
-        """The output of a command of the environment that must succeed; `sourced`: after `source env.sh`."""
+    def run(self, *command: str, cwd: Path | None = None) -> str:
+        """The output of a command of the environment that must succeed."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TIDEMARK_", "PYTHON", "VIRTUAL_ENV"))}
         inherited["PATH"] = f"{self.folder / 'bin'}:{os.environ['PATH']}"
-        words: Sequence[str] = ["bash", "-c", 'source env.sh && exec "$@"', "bash", *command] if sourced else command
         done = subprocess.run(
-            words, cwd=cwd or self.work, env=inherited, capture_output=True, text=True, check=False, timeout=600
+            command, cwd=cwd or self.work, env=inherited, capture_output=True, text=True, check=False, timeout=600
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -115,7 +113,7 @@ def test_a_new_project_is_checked_tested_and_tried(environment: Environment, exa
     # each of the first runs in an environment compiles kernels
     tested = json.loads(environment.run("tidemark", "test", "--json", cwd=project))
     assert all(test["passed"] for test in tested["tests"])
-    tried = json.loads(environment.run("tidemark", "try", "--source", source, "--json", cwd=project, sourced=True))
+    tried = json.loads(environment.run("tidemark", "try", "--source", source, "--json", cwd=project))
     assert [drop["drop"] for drop in tried["drops"]] == examples()[example].drops
 
 
@@ -141,11 +139,11 @@ def test_marts_of_a_project_parse_with_the_extra_and_without_airflow(environment
         "print(laid_out(load_settings()).folder, PROJECT)"
     )
     shop = environment.work / "shop"
-    folder, profiles = environment.run("python", "-c", laid_out, cwd=shop, sourced=True).split()
+    folder, profiles = environment.run("python", "-c", laid_out, cwd=shop).split()
     assert Path(profiles).is_relative_to(environment.folder)
     listed = environment.run(
         "env", "DBT_ENV_SECRET_TIDEMARK_PASSWORD=none", "dbt", "--quiet", "ls", "--project-dir", folder,
         "--profiles-dir", profiles, "--resource-type", "model", "--output", "name",
-        cwd=shop, sourced=True,
+        cwd=shop,
     )  # fmt: skip
     assert "shop_revenue" in listed.split()

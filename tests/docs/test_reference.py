@@ -22,6 +22,7 @@ from spark_jobs.config import Settings
 from spark_jobs.engine.records.rules import FILE_RULES, RULES
 from spark_jobs.engine.windows import POLICIES
 from spark_jobs.errors import TidemarkError
+from spark_jobs.settings.sources import REQUIRED, SECRETS
 from spark_jobs.sources.schema import json_schema
 from spark_jobs.sources.windows import PolicyName
 from tests.architecture.source_tree import ROOT, modules
@@ -107,8 +108,16 @@ def test_every_option_is_listed() -> None:
 
 
 def test_every_setting_is_listed_with_its_meaning() -> None:
-    rows = re.findall(r"^\| `(TIDEMARK_\w+)`\S+ \| (.+?) \| (.+?) \|$", reference()["settings.md"], re.M)
-    assert [variable for variable, _, _ in rows] == [f"TIDEMARK_{knob.upper()}" for knob in Settings.model_fields]
+    rows = re.findall(r"^\| `(TIDEMARK_\w+)`\S+ \| (.+?) \| (.+?) \| (.+?) \|$", reference()["settings.md"], re.M)
+    assert [variable for variable, *_ in rows] == [f"TIDEMARK_{knob.upper()}" for knob in Settings.model_fields]
+    assert [key for _, key, *_ in rows] == [
+        "not in the file" if knob in SECRETS else f"`{knob}`" for knob in Settings.model_fields
+    ]
+
+
+def test_every_required_setting_of_a_profile_is_in_the_table_of_profiles() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| .+? \| required \|$", reference()["settings.md"], re.M)
+    assert {*rows} == {*REQUIRED["cluster"]}
 
 
 def test_every_error_code_has_a_section() -> None:

@@ -7,7 +7,8 @@ A block is tested by its language and title:
   file above it on the page, or else of the example that the page names in no block, `EXAMPLE`;
 - ` ```console ` has command lines after `$ `; of each `tidemark …` the command, options and number of arguments are
   checked;
-- ` ```python ` compiles.
+- ` ```python ` compiles;
+- ` ```toml title="tidemark.toml" ` has settings.
 
 A block of one of these languages that can't be tested has the comment `<!-- not tested: REASON -->` in the line before.
 """
@@ -28,6 +29,7 @@ import typer
 import yaml
 
 from spark_jobs.cli.app import build_app
+from spark_jobs.config import Settings, load_settings
 from spark_jobs.sources import SourceFileError, load_source
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -220,6 +222,19 @@ def test_programs_compile(page: str) -> None:
     for block in read_pages("python")[page]:
         if block.is_tested:
             compile(block.text, block.where, "exec")
+
+
+@pytest.mark.parametrize("page", read_pages("toml"))
+def test_settings_files_are_right(
+    page: str, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for block in read_pages("toml")[page]:
+        assert block.info == 'title="tidemark.toml"'
+        # the folder of secrets is not on this machine
+        text = block.text.replace('secrets = "/run/secrets"', 'secrets = "."')
+        (tmp_path / "tidemark.toml").write_text(text, encoding="utf-8")
+        monkeypatch.setenv("TIDEMARK_CONFIG", str(tmp_path / "tidemark.toml"))
+        assert load_settings().model_fields_set
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def new(
     document = {"project": str(project), "source": chosen.source, "files": [str(path) for path in written]}
     lines = [
         f"{project} is a project with the source {chosen.source}: {len(written)} files; its README.md says more. Next:",
-        f"  cd {project} && source env.sh",
+        f"  cd {project}",
         "  tidemark check && tidemark test",
         f"  tidemark try --source {chosen.source}",
     ]

@@ -1,4 +1,4 @@
-"""`settings`: every setting with its present value and its meaning."""
+"""`settings`: every setting with its present value, its origin and its meaning."""
 
 from __future__ import annotations
 
@@ -14,10 +14,24 @@ def register(app: typer.Typer) -> None:
 
 
 def settings(as_json: JsonOption = False) -> None:
-    """List all settings: variable, present value and meaning."""
-    present = load_settings().model_dump(mode="json")
+    """List all settings: variable, present value, origin and meaning.
+
+    The key in the file `tidemark.toml` is the variable without TIDEMARK_, in small letters. Passwords are not printed.
+    """
+    from spark_jobs.settings.origins import read_origins
+    from spark_jobs.settings.secret_texts import HIDDEN, hide_secrets
+    from spark_jobs.settings.sources import SECRETS
+
+    present, origins = load_settings(), read_origins(Settings)
+    values = present.model_dump(mode="json")
+    values |= {name: HIDDEN for name in SECRETS if values[name] is not None}
     knobs = [
-        {"variable": f"{ENVIRONMENT_PREFIX}{name.upper()}", "value": present[name], "meaning": field.description}
+        {
+            "variable": f"{ENVIRONMENT_PREFIX}{name.upper()}",
+            "value": hide_secrets(values[name]),
+            "origin": origins[name],
+            "meaning": field.description,
+        }
         for name, field in Settings.model_fields.items()
     ]
-    emit(as_json, knobs, lambda: table(["variable", "value", "meaning"], [list(knob.values()) for knob in knobs]))
+    emit(as_json, knobs, lambda: table(list(knobs[0]), [list(knob.values()) for knob in knobs]))

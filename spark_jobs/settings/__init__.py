@@ -1,0 +1,1 @@
+"""The sources of settings, and secrets within them. `spark_jobs.config` has the settings themselves."""
