@@ -22,6 +22,7 @@ from spark_jobs.engine.measures import (
     drops,
     nonzero_places,
     states,
+    survivors,
     total,
     updates,
     versions,
@@ -125,6 +126,31 @@ def test_updates(table: pa.Table, sealed: int) -> None:
     repeats = updates.repeated_updates(halves(table))
     assert total(updates.judge_repeated_updates(repeats)["repeated_updates"]) == twins.repeated(table.to_pylist())
     assert total(updates.taken_from(table)["updates_added"]) == -sum(u["diff"] or 0 for u in table.to_pylist())
+
+
+FACTS = st.tuples(st.integers(0, 1), st.just(1), st.integers(1, 2), st.sampled_from(["", "a.b", "a.c", "d.b"]))
+NOTES = st.dictionaries(
+    st.sampled_from("TMU"), st.tuples(st.sampled_from(["0 to 1", "0 to 2"]), st.sampled_from([None, 0, 1]), FACTS)
+)
+
+
+@settings(deadline=None)
+@given(NOTES, NOTES, st.dictionaries(st.sampled_from("TMU"), FACTS))
+def test_surviving_batches(before: Any, after: Any, stored: Any) -> None:
+    def noted(notes: Any) -> dict[str, survivors.BatchNote]:
+        return {
+            handle: survivors.BatchNote(bounds, level, survivors.BatchFacts(*facts))
+            for handle, (bounds, level, facts) in notes.items()
+        }
+
+    facts = {handle: survivors.BatchFacts(*of_files) for handle, of_files in stored.items()}
+    changes = survivors.changed_batches(noted(before), noted(after), facts)
+    parts = [(row["batch"], row["changed"]) for row in changes.to_pylist()]
+    assert parts == twins.changed_parts(before, after, stored)
+    assert total(survivors.judge_changed_batches(changes)["batches_changed"]) == len(parts)
+    assert survivors.changed_batches(noted(before), noted(before), {h: n.facts for h, n in noted(before).items()}) == (
+        changes.schema.empty_table()
+    )
 
 
 VERSIONS = {

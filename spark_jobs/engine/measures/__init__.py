@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         overflown,
     )
     from spark_jobs.engine.measures.sums import Addends, Adds, both, nonzero_places, take_amounts, total
+    from spark_jobs.engine.measures.survivors import BatchFacts, BatchNote, changed_batches, judge_changed_batches
     from spark_jobs.engine.measures.updates import (
         Interval,
         judge_repeated_updates,
@@ -56,16 +57,20 @@ __all__ = [
     "Addends",
     "Adds",
     "Balance",
+    "BatchFacts",
+    "BatchNote",
     "DropChange",
     "Interval",
     "Key",
     "both",
+    "changed_batches",
     "diffs",
     "drop_changes",
     "ends_of_chains",
     "faulty_things",
     "gained_by_rows",
     "gained_by_states",
+    "judge_changed_batches",
     "judge_chunks",
     "judge_ends",
     "judge_history",
