@@ -1,4 +1,5 @@
-"""Records of how each landing changed its drops; and a comparison of a run's drops with earlier ones."""
+"""Records of how each landing changed its drops and of the trace's size; and a comparison of a run's drops with earlier
+ones."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from spark_jobs.engine.arrangement import ArrangementState
 from spark_jobs.engine.measures import DropChange, Key, drop_changes
 from spark_jobs.gates.drift import compare_with_history, judge_drift, totals
 from spark_jobs.gates.measures.parts import of_landings
@@ -18,6 +20,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.quality_tables import METRICS
 from spark_jobs.storage.descriptions.tables import FILES, chunks
 from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.trace.sizes import TraceSize
 
 
 def keep_metrics(run: JudgedRun, lake: Lake, landings: Mapping[int, PendingLanding]) -> tuple[int, Judgement]:
@@ -44,6 +47,17 @@ def keep_metrics(run: JudgedRun, lake: Lake, landings: Mapping[int, PendingLandi
     drift = tuple(f"{v.name}: {v.observed}, {v.because}" for v in verdicts if v.verdict != "passed")
     of_drops = [metrics_by_drop[n] for n in drops if n in metrics_by_drop]
     return sum(each["rows"] + each["rejects"] for each in of_drops), Judgement(not_passed=drift)
+
+
+def keep_trace_size(run: JudgedRun, lake: Lake, state: ArrangementState) -> None:
+    """Record the size of the trace after a run that changed it, for the run's last drop."""
+    last = run.source.drops.drops_spanned(*run.interval_us)[-1]
+    size = TraceSize.of(state)
+    row = {**_row_without_counts(run.source, run.token, last), "run_id": run.run_id}
+    row |= {"trace_batches": size.batches, "trace_updates": size.updates, "trace_bytes": size.bytes}
+    row["trace_consolidated"] = size.consolidated
+    # a stage that is repeated has a new token, so no other row has this key
+    lake.record(METRICS, [row])
 
 
 def _new(rows: list[dict[str, Any]], present: list[dict[str, Any]]) -> list[dict[str, Any]]:
