@@ -24,6 +24,7 @@ from spark_jobs.portal.freshness import SourceFreshness, freshness_of
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.months import VERDICTS, Month, calendar
 from spark_jobs.portal.quarantine import OPEN, records_in_quarantine
+from spark_jobs.portal.rates import rate_charts
 from spark_jobs.portal.results import checks
 from spark_jobs.portal.runs import Run, Runs, runs
 from spark_jobs.portal.trace_space import TraceSpace, trace_space
@@ -325,7 +326,7 @@ def source_page(lake: HeldLake, facts: SourceFacts) -> SourcePage:
     keeps = source.keeps_chains and facts.is_published and lake.version(CHAINS) >= 0
     return SourcePage(
         calendar(facts.cells, source),
-        [each for each in charts if each is not None],
+        [*(each for each in charts if each is not None), *rate_charts(lake, source)],
         late_rows,
         heat_chart("How late rows were, by drop", "rows", LATE_BY, late_rows.by_lateness_of_drop, source),
         windows,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from spark_jobs.engine.measures.chunks import CHUNK, judge_chunks, judge_repeated_rows, repeated_row_ids
     from spark_jobs.engine.measures.drops import DropChange, Key, drop_changes
     from spark_jobs.engine.measures.histories import FAULTS, judge_history
+    from spark_jobs.engine.measures.rates import BUSIEST, EntityCounts, busiest, hourly, rate_change
     from spark_jobs.engine.measures.states import (
         BALANCE,
         OVERFLOWN,
@@ -49,6 +50,7 @@ else:
 
 __all__ = [
     "BALANCE",
+    "BUSIEST",
     "CHUNK",
     "FAULTS",
     "OVERFLOWN",
@@ -60,9 +62,11 @@ __all__ = [
     "BatchFacts",
     "BatchNote",
     "DropChange",
+    "EntityCounts",
     "Interval",
     "Key",
     "both",
+    "busiest",
     "changed_batches",
     "diffs",
     "drop_changes",
@@ -70,6 +74,7 @@ __all__ = [
     "faulty_things",
     "gained_by_rows",
     "gained_by_states",
+    "hourly",
     "judge_changed_batches",
     "judge_chunks",
     "judge_ends",
@@ -86,6 +91,7 @@ __all__ = [
     "off_their_row",
     "overflown",
     "past_balance",
+    "rate_change",
     "refused_deltas",
     "repeated_row_ids",
     "repeated_updates",

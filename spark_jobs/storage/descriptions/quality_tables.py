@@ -130,6 +130,12 @@ METRICS = Table(
             "late_by_max", "BIGINT", "Microseconds from the least event time of the rows that came to the drop's start."
         ),
         Column("nulls", "STRING", "Per column of the file the rows without a value, come less gone, as a JSON object."),
+        Column("rate", "DOUBLE", "Rows an hour of the drop: rows that came to chunks, less those that went."),
+        Column(
+            "busiest",
+            "STRING",
+            "The ten entities with the most of these rows, with their rows an hour, as a JSON object.",
+        ),
         Column("trace_batches", "BIGINT", "Batches of the trace after the run; null in a row about a landing."),
         Column("trace_updates", "BIGINT", "Updates in these batches."),
         Column("trace_bytes", "BIGINT", "Bytes of their files."),
