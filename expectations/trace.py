@@ -7,6 +7,11 @@ _SEAL = "Nothing was published. Reads below the previous seal would change: don'
 _AGAIN = (
     "Nothing was published. Run the interval again: the attempt's batches are replaced. If it fails again, report it."
 )
+_FILES = (
+    "Nothing was published. If only `files` have changed, somebody has changed the trace's files:"
+    " `tidemark doctor --deep` names those that are damaged; set the table back to its version before, or"
+    " `tidemark restore` a backup into an empty home. Else report it."
+)
 
 INVARIANTS = (
     Invariant(
@@ -44,6 +49,12 @@ INVARIANTS = (
         "batches_not_as_stated",
         "Every batch has the number of updates and the bounds of time that the frontiers state.",
         _AGAIN,
+    ),
+    Invariant(
+        "batches_changed",
+        "A batch that outlives a publication keeps its updates, bounds and level: the frontiers state them as before,"
+        " and its files are those that were written.",
+        _FILES,
     ),
     Invariant(
         "broken_invariants",

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import check_tables, ensure_source
 from spark_jobs.definitions.definition import definitions
+from spark_jobs.engine.arrangement import StoredBatch
 from spark_jobs.engine.columns import Flags, numbers
 from spark_jobs.erasure.account import Bronze, count_out, left_without
 from spark_jobs.erasure.history import Replacement, Restatement, histories_without
@@ -298,14 +299,14 @@ class _Work:
             self.report.tables[table.qualified] = {"went": removed, "came": 0}
 
     def _recount(self) -> None:
-        """Commit frontiers with the number, size and bounds of each batch's updates as they are now."""
+        """Commit frontiers with the number, size, bounds and checksum of each batch's updates as they are now."""
         state, plane = self.current_frontiers.arrangement, SourcePlane(self.lake, self.source)
         stored = plane.stored()
 
         def recount(batch: Any) -> Any:
-            now = stored.get(batch.handle)
-            facts = (0, 0, 0, 0) if now is None else (now.n_updates, now.size, now.least, now.greatest)
-            return replace(batch, **dict(zip(("n_updates", "size", "least", "greatest"), facts, strict=True)))
+            now = stored.get(batch.handle, StoredBatch(batch.handle, 0, 0, 0, 0))
+            facts = {name: getattr(now, name) for name in ("n_updates", "size", "least", "greatest", "checksum")}
+            return replace(batch, **facts)
 
         trace = tuple(recount(batch) for batch in state.trace)
         unsealed = tuple(batch for batch in map(recount, state.unsealed) if batch.n_updates)

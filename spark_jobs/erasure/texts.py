@@ -26,7 +26,7 @@ from spark_jobs.erasure.words import (
 from spark_jobs.landing.worker import GZIP
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.fences import Fence
-from spark_jobs.storage.descriptions.quality_tables import OVERRIDES, RESULTS, RUNS
+from spark_jobs.storage.descriptions.quality_tables import METRICS, OVERRIDES, RESULTS, RUNS
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 
 _SENTENCES = {RESULTS: ("observed", "expected", "because", "on_failure"), RUNS: ("error",), OVERRIDES: ("because",)}
@@ -45,11 +45,12 @@ _COMPRESSED = "compressed; remove it if nothing needs it"
 
 
 def redact_quality(lake: SparkLake, source: Source, value: str, erased: Erasures, fence: Fence) -> None:
-    """Remove the value from the records of checks, runs and overrides.
+    """Remove the value from the records of checks, runs, overrides and rates.
 
-    Rows of samples that name it are removed; in sentences and documents it is blacked out. Nothing is changed for an
-    value that is too short to tell (`is_distinct`).
+    The rate of an entity of this name is removed. Rows of samples that name the value are removed; in sentences and
+    documents it is blacked out, but not if it is too short to tell (`is_distinct`).
     """
+    _redact_rates(lake, source, value, fence)
     if not is_distinct(value):
         return
     pattern = pattern_of(value)
@@ -65,6 +66,23 @@ def redact_quality(lake: SparkLake, source: Source, value: str, erased: Erasures
             redacted.append({**row, **changed})
         if redacted != rows:
             lake.replace_records(table, redacted, fence)
+
+
+def _redact_rates(lake: SparkLake, source: Source, value: str, fence: Fence) -> None:
+    """Remove the rates of entities whose name is the value, or has it if it is distinct, from `quality.metrics`."""
+    rows = lake.records(METRICS, pc.field("source") == source.name)
+    pattern = pattern_of(value) if is_distinct(value) else None
+
+    def names_it(entity: str) -> bool:
+        return entity == value or (pattern is not None and pattern.search(entity.encode()) is not None)
+
+    redacted = []
+    for row in rows:
+        rates = json.loads(row.get("busiest") or "{}")
+        left = {entity: rate for entity, rate in rates.items() if not names_it(entity)}
+        redacted.append(row if left == rates else {**row, "busiest": _as_text(left)})
+    if redacted != rows:
+        lake.replace_records(METRICS, redacted, fence)
 
 
 def _as_text(document: Any) -> str:

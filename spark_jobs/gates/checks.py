@@ -28,6 +28,7 @@ from spark_jobs.sources import (
     OfSql,
     OfType,
     Problem,
+    RateCheck,
     RowCount,
     Source,
     SourceFileError,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 LATE_BY = "late_by"
 """The column of landed rows with the microseconds from the event time to the start of the drop."""
+RATE_CHANGE = "rate_change"
+"""The column of the rates of drops with the change from the drops before, as a share; null without enough drops."""
 _PANDAS_TYPES = {"int": "int64", "string": "str", "timestamp": "Timestamp", "decimal": "Decimal", "float": "float64"}
 """Type of a source file -> Great Expectations' name for it, where that differs. `bool` is its own name, and it finds
 `Decimal` and `date` among pandas' names."""
@@ -162,7 +165,8 @@ def _of_check(source: Source, name: str, check: DataCheck, hi_us: int) -> Assert
     of = f"`{', '.join(check.read)}`: " if check.read else ""
     share = f" in at least {check.mostly:.4%} of the rows" if check.mostly < 1 else ""
     expected = f"{check.in_words}{share}"
-    reads = {LatenessCheck: (LATE_BY,), OfSql: (sql_column(name),)}.get(type(check), check.read)
+    added = {LatenessCheck: (LATE_BY,), RateCheck: (RATE_CHANGE,), OfSql: (sql_column(name),)}
+    reads = added.get(type(check), check.read)
     words: dict[str, Any] = {
         "description": check.description or f"{of}{expected}",
         "severity": check.severity,
@@ -231,6 +235,8 @@ def _of_whole(check: DataCheck, hi_us: int, words: dict[str, Any]) -> Expectatio
     if isinstance(check, OfType):
         kind = check.type.partition("(")[0]
         return gxe.ExpectColumnValuesToBeOfType(column=check.column, type_=_PANDAS_TYPES.get(kind, kind), **words)
+    if isinstance(check, RateCheck):
+        return gxe.ExpectColumnValuesToBeBetween(column=RATE_CHANGE, max_value=check.change, **words)
     if isinstance(check, RowCount):
         return gxe.ExpectTableRowCountToBeBetween(min_value=check.min, max_value=check.max, **words)
     if isinstance(check, Freshness):

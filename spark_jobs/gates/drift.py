@@ -46,9 +46,13 @@ _DRIFTS = (
 
 
 def totals(metrics: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
-    """Number of a drop -> its metrics: the sum over its rows of `quality.metrics` (of `late_by_max`: the maximum)."""
+    """Number of a drop -> its metrics: the sum over its rows of `quality.metrics` (of `late_by_max`: the maximum).
+
+    Rows about the size of the trace are left out: they are of no landing."""
     totals: dict[int, dict[str, Any]] = {}
     for row in metrics:
+        if row.get("trace_batches") is not None:
+            continue
         of_drop = totals.setdefault(row["seq_no"], {**dict.fromkeys(_SUMS, 0), "late_by_max": 0, "nulls": {}})
         for name in _SUMS:
             of_drop[name] += row[name]

@@ -32,6 +32,7 @@ from spark_jobs.judging.judges import (
     judge_windows,
     keep_promoted_overflows,
 )
+from spark_jobs.judging.metrics import keep_trace_size
 from spark_jobs.landing.landing import Landing
 from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.landing.merging import merge_due
@@ -99,14 +100,16 @@ def compact(stage: RunStage) -> Report:
     report = states.report | judgement.report
     # in every run, also if nothing new has landed
     stage.report_step("upkeep of trace and chunks")
+    published = published_frontiers(lake, source, publication)
     frontiers, now_us = stage.frontiers, int(time.time() * TICKS_PER_SECOND)
     upkeep = maintain(lake, source, fence, stage.run_id, frontiers=frontiers, publication=publication, now_us=now_us)
     report |= {"merges": upkeep.merges, "merged_updates": upkeep.merged_updates, "removed_batches": upkeep.removed}
     if upkeep.merges:
         report |= judgement.plus(judge_merges(stage.judged, lake, upkeep.before, upkeep.after)).report
+    if upkeep.after.arrangement.handles() != published.arrangement.handles():
+        keep_trace_size(stage.judged, lake, upkeep.after.arrangement)
     # this run's chunks are not published yet: a run that repeats it finds them by their landings
-    through = published_frontiers(lake, source, publication).landed_through
-    chunks = merge_due(lake, source, fence.token, through)
+    chunks = merge_due(lake, source, fence.token, published.landed_through)
     return report | {"chunks_before": chunks.chunks_before, "chunks_after": chunks.chunks_after}
 
 

@@ -15,10 +15,19 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.engine.columns import numbers
+from spark_jobs.engine.measures import hourly, rate_change
 from spark_jobs.engine.records import CHECK_PREFIX
 from spark_jobs.errors import ParameterError
 from spark_jobs.gates import Verdict, refuse_failed
-from spark_jobs.gates.checks import LATE_BY, Assertion, assertions_about, checked_tables, sql_column, verify
+from spark_jobs.gates.checks import (
+    LATE_BY,
+    RATE_CHANGE,
+    Assertion,
+    assertions_about,
+    checked_tables,
+    sql_column,
+    verify,
+)
 from spark_jobs.gates.frames import (
     OF_ROW,
     landed_rows,
@@ -123,8 +132,16 @@ def _columns_as_ddl(source: Source, table: str) -> str:
     return ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
 
 
-def check_landed(run: JudgedRun, lake: Lake, landings: Mapping[int, PendingLanding], n_records: int) -> Judgement:
+def check_landed(
+    run: JudgedRun,
+    lake: Lake,
+    landings: Mapping[int, PendingLanding],
+    n_records: int,
+    rows_by_drop: Mapping[int, int],
+) -> Judgement:
     """Judge the checks of rows on these landings, whose drops have `n_records` records now, rejects included.
+
+    `rows_by_drop`: the rows that each drop has now, of all drops that have landed.
 
     A check of single rows is judged on the rows that landed. A check of rows together, and one that quarantines, is
     judged on all rows or rejects that the drops have now: for a corrected file, only the rows that differ are landed.
@@ -136,7 +153,14 @@ def check_landed(run: JudgedRun, lake: Lake, landings: Mapping[int, PendingLandi
     about = _about(run, "bronze", f"bronze.{source.name}_chunks", (*OF_ROW, *source.timelines))
     drops = sorted({n for landing in landings.values() for n in landing.drops})
     verdicts = _judge_quarantine(run, lake, about, drops, n_records)
-    assertions = _assertions(run, ROWS)
+    all_assertions = _assertions(run, ROWS)
+    of_rates = [check for check in all_assertions if check.reads == (RATE_CHANGE,)]
+    assertions = [check for check in all_assertions if check not in of_rates]
+    verdicts += judge(
+        *(run.settings, replace(about, shows=("drop", "rows_an_hour")), _rates(source, drops, rows_by_drop)),
+        *(of_rates, run.overrides),
+        suite="rates",
+    )
     alone, together = ([check for check in assertions if check.whole == whole] for whole in (False, True))
     place_of = partial(_add_places, lake, source)
     landed = None
@@ -148,6 +172,21 @@ def check_landed(run: JudgedRun, lake: Lake, landings: Mapping[int, PendingLandi
         rows = _rows_of_drops(lake, source, drops, landed, together)
         verdicts += _judge(run, lake, about, f"{ROWS} whole", rows, together, place_of=place_of)
     return _conclude(run, lake, "bronze", verdicts)
+
+
+def _rates(source: Source, drops: Sequence[int], rows_by_drop: Mapping[int, int]) -> pa.Table:
+    """The rate of each of these drops, with its change from the drops before; drops without rows are left out."""
+    landed = sorted(rows_by_drop)
+    bounds = {n: source.drops.interval(n) for n in landed}
+    rates = [hourly(rows_by_drop[n], bounds[n][1] - bounds[n][0]) for n in landed]
+    places = [place for place, n in enumerate(landed) if n in drops]
+    return pa.table(
+        {
+            "drop": pa.array([source.drops.label(landed[place]) for place in places], pa.string()),
+            "rows_an_hour": pa.array([rates[place] for place in places], pa.float64()),
+            RATE_CHANGE: pa.array([rate_change(rates[: place + 1]) for place in places], pa.float64()),
+        }
+    )
 
 
 def _only_count(assertions: Sequence[Assertion]) -> bool:

@@ -31,8 +31,8 @@ def judge_landings(run: JudgedRun, lake: Lake, landings: Mapping[int, PendingLan
     if not landings:
         return Judgement()
     gate = pass_gate(run, "bronze", bronze(lake, run.source, landings=list(landings)))
-    n_records, drift = keep_metrics(run, lake, landings)
-    return gate.plus(drift).plus(check_landed(run, lake, landings, n_records))
+    n_records, rows_by_drop, drift = keep_metrics(run, lake, landings)
+    return gate.plus(drift).plus(check_landed(run, lake, landings, n_records, rows_by_drop))
 
 
 def judge_moves(run: JudgedRun, lake: Lake, moves: Iterable[tuple[Move, Sequence[int]]]) -> Judgement:

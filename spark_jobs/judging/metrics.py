@@ -1,4 +1,5 @@
-"""Records of how each landing changed its drops; and a comparison of a run's drops with earlier ones."""
+"""Records of how each landing changed its drops and of the trace's size; and a comparison of a run's drops with earlier
+ones."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from spark_jobs.engine.measures import DropChange, Key, drop_changes
+from spark_jobs.engine.arrangement import ArrangementState
+from spark_jobs.engine.measures import DropChange, EntityCounts, Key, drop_changes, hourly
 from spark_jobs.gates.drift import compare_with_history, judge_drift, totals
 from spark_jobs.gates.measures.parts import of_landings
 from spark_jobs.judging.gate import JudgedRun, Judgement, keep_verdicts
@@ -18,12 +20,16 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.quality_tables import METRICS
 from spark_jobs.storage.descriptions.tables import FILES, chunks
 from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.trace.sizes import TraceSize
 
 
-def keep_metrics(run: JudgedRun, lake: Lake, landings: Mapping[int, PendingLanding]) -> tuple[int, Judgement]:
+def keep_metrics(
+    run: JudgedRun, lake: Lake, landings: Mapping[int, PendingLanding]
+) -> tuple[int, dict[int, int], Judgement]:
     """Record once how these landings changed their drops, and compare these drops with earlier ones.
 
-    Returns how many records the drops have now, rejects included, and the judgement on their drift.
+    Returns how many records the drops have now, rejects included; the rows of each drop that has landed; and the
+    judgement on the drift of these drops.
     """
     of_source = pc.field("source") == run.source.name
     recorded = lake.records(METRICS, of_source)
@@ -43,7 +49,19 @@ def keep_metrics(run: JudgedRun, lake: Lake, landings: Mapping[int, PendingLandi
     keep_verdicts(run.lease, "metrics", [asdict(verdict) for verdict in verdicts], ("drift",))
     drift = tuple(f"{v.name}: {v.observed}, {v.because}" for v in verdicts if v.verdict != "passed")
     of_drops = [metrics_by_drop[n] for n in drops if n in metrics_by_drop]
-    return sum(each["rows"] + each["rejects"] for each in of_drops), Judgement(not_passed=drift)
+    n_records = sum(each["rows"] + each["rejects"] for each in of_drops)
+    return n_records, {n: each["rows"] for n, each in metrics_by_drop.items()}, Judgement(not_passed=drift)
+
+
+def keep_trace_size(run: JudgedRun, lake: Lake, state: ArrangementState) -> None:
+    """Record the size of the trace after a run that changed it, for the run's last drop."""
+    last = run.source.drops.drops_spanned(*run.interval_us)[-1]
+    size = TraceSize.of(state)
+    row = {**_row_without_counts(run.source, run.token, last), "run_id": run.run_id}
+    row |= {"trace_batches": size.batches, "trace_updates": size.updates, "trace_bytes": size.bytes}
+    row["trace_consolidated"] = size.consolidated
+    # a stage that is repeated has a new token, so no other row has this key
+    lake.record(METRICS, [row])
 
 
 def _new(rows: list[dict[str, Any]], present: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -54,7 +72,7 @@ def _new(rows: list[dict[str, Any]], present: list[dict[str, Any]]) -> list[dict
 
 def _metrics(lake: Lake, source: Source, run_id: str, landings: list[int]) -> list[dict[str, Any]]:
     """The rows of `quality.metrics` for these landings. `run_id` names the run if the ledger does not."""
-    changes = _changes(lake, source, landings)
+    changes, counts_of_entities = _changes(lake, source, landings)
     rows: dict[Key, dict[str, Any]] = {}
     counts_by_path: dict[str, tuple[int, int]] = {}
     ledger = lake.records(FILES, pc.field("source") == source.name)
@@ -76,6 +94,11 @@ def _metrics(lake: Lake, source: Source, run_id: str, landings: list[int]) -> li
     for key, change in changes.items():
         row = rows.setdefault(key, {**_row_without_counts(source, *key), "run_id": run_id})
         row |= {"late_rows": change.late_rows, "late_by_max": change.late_by_max, "nulls": json.dumps(change.nulls)}
+    for (_, seq_no), row in rows.items():
+        lo_us, hi_us = source.drops.interval(seq_no)
+        by_entity = counts_of_entities.busiest((row["landing"], seq_no))
+        rates = {entity: hourly(count, hi_us - lo_us) for entity, count in by_entity.items()}
+        row |= {"rate": hourly(row["rows"], hi_us - lo_us), "busiest": json.dumps(rates, ensure_ascii=False)}
     return list(rows.values())
 
 
@@ -84,12 +107,15 @@ def _row_without_counts(source: Source, landing: int, seq_no: int) -> dict[str, 
     return {**drop_bounds(source, seq_no), **counts, "landing": landing, "nulls": "{}"}
 
 
-def _changes(lake: Lake, source: Source, landings: list[int]) -> dict[Key, DropChange]:
-    """The changes of drops that are counted in the chunks of these landings, by landing and drop."""
+def _changes(lake: Lake, source: Source, landings: list[int]) -> tuple[dict[Key, DropChange], EntityCounts]:
+    """The changes of drops that are counted in the chunks of these landings, by landing and drop, and the rows of their
+    entities."""
     changes: dict[Key, DropChange] = {}
-    names = ["seq_no", "landing", "diff", "rows", "event_times", *(f"c_{c}" for c in source.columns)]
+    counts_of_entities = EntityCounts()
+    names = ["seq_no", "landing", "diff", "rows", "entity", "event_times", *(f"c_{c}" for c in source.columns)]
     stored = lake.stored(chunks(source), names, of_landings(landings))
     for table in stored.tables():
         for key, change in drop_changes(table, list(source.columns), source.drops).items():
             changes.setdefault(key, DropChange()).add(change)
-    return changes
+        counts_of_entities.add(table)
+    return changes, counts_of_entities

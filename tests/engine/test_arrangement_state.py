@@ -242,6 +242,27 @@ def test_a_merge_is_refused_before_its_data_is_read() -> None:
         arrangement().merge(CompactionRequest(earlier, later, Frontier.at(2)))
 
 
+def test_batches_beyond_since_merge_as_they_are_and_every_read_stays() -> None:
+    merging, plain = arrangement(), arrangement()
+    for day in range(8):
+        for each in (merging, plain):
+            each.write(updates_table([("k", str(day % 3), day, 1), ("k", "x", day, 1 if day % 2 else -1)]))
+            each.seal(day + 1)
+            each.drain()
+            while each.unsealed_step().evicted:
+                pass
+        assert merging.compact().merges == 0
+    # the newest batch is not settled: seven batches of level 0 become one each of the levels 2, 1 and 0, and the newest
+    assert merging.compact(settled=Frontier.at(7)).merges == 4
+    assert [(b.level, b.lower.time, b.upper.time) for b in merging.state.trace] == [
+        *[(2, 0, 4), (1, 4, 6), (0, 6, 7), (0, 7, 8)]
+    ]
+    assert merging.state.since == Frontier.at(0)
+    assert [merging.snapshot(at) for at in range(8)] == [plain.snapshot(at) for at in range(8)]
+    assert merging.trace_snapshot().num_rows == plain.trace_snapshot().num_rows
+    merging.check(data=True)
+
+
 def test_compaction_stops_at_its_budget_of_steps() -> None:
     busy = arrangement()
     for day in range(8):

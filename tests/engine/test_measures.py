@@ -21,13 +21,16 @@ from spark_jobs.engine.measures import (
     chunks,
     drops,
     nonzero_places,
+    rates,
     states,
+    survivors,
     total,
     updates,
     versions,
     windows,
 )
 from spark_jobs.engine.measures.sums import Scaled
+from spark_jobs.engine.twins.adaptive_windows import _change
 from spark_jobs.engine.windows import (
     AdaptiveKind,
     Calendar,
@@ -125,6 +128,73 @@ def test_updates(table: pa.Table, sealed: int) -> None:
     repeats = updates.repeated_updates(halves(table))
     assert total(updates.judge_repeated_updates(repeats)["repeated_updates"]) == twins.repeated(table.to_pylist())
     assert total(updates.taken_from(table)["updates_added"]) == -sum(u["diff"] or 0 for u in table.to_pylist())
+
+
+FACTS = st.tuples(st.integers(0, 1), st.just(1), st.integers(1, 2), st.sampled_from(["", "a.b", "a.c", "d.b"]))
+NOTES = st.dictionaries(
+    st.sampled_from("TMU"), st.tuples(st.sampled_from(["0 to 1", "0 to 2"]), st.sampled_from([None, 0, 1]), FACTS)
+)
+
+
+@settings(deadline=None)
+@given(NOTES, NOTES, st.dictionaries(st.sampled_from("TMU"), FACTS))
+def test_surviving_batches(before: Any, after: Any, stored: Any) -> None:
+    def noted(notes: Any) -> dict[str, survivors.BatchNote]:
+        return {
+            handle: survivors.BatchNote(bounds, level, survivors.BatchFacts(*facts))
+            for handle, (bounds, level, facts) in notes.items()
+        }
+
+    facts = {handle: survivors.BatchFacts(*of_files) for handle, of_files in stored.items()}
+    changes = survivors.changed_batches(noted(before), noted(after), facts)
+    parts = [(row["batch"], row["changed"]) for row in changes.to_pylist()]
+    assert parts == twins.changed_parts(before, after, stored)
+    assert total(survivors.judge_changed_batches(changes)["batches_changed"]) == len(parts)
+    assert survivors.changed_batches(noted(before), noted(before), {h: n.facts for h, n in noted(before).items()}) == (
+        changes.schema.empty_table()
+    )
+
+
+@given(st.lists(st.integers(0, 100).map(float), max_size=20))
+def test_the_change_of_a_rate_is_that_of_the_adaptive_windows_twin(given: list[float]) -> None:
+    change = rates.rate_change(given)
+    assert (change is None) == (len(given) < 10)
+    if change is not None:
+        assert change == pytest.approx(_change(given), rel=1e-12)
+
+
+ENTITY_CHUNKS = {
+    "landing": (st.integers(1, 2), INT),
+    "seq_no": (st.integers(0, 1), INT),
+    "entity": (st.none() | st.sampled_from("abcdefghijklmno"), TEXT),
+    "rows": (st.integers(1, 9), INT),
+    "diff": (st.sampled_from([1, -1]), INT),
+}
+
+
+@settings(deadline=None)
+@given(tables(ENTITY_CHUNKS))
+def test_the_busiest_entities_of_a_drop(table: pa.Table) -> None:
+    counted = rates.EntityCounts()
+    for half in halves(table):
+        counted.add(half)
+    for key in [(landing, drop) for landing in (1, 2) for drop in (0, 1)]:
+        twin = Counter[str]()
+        for row in table.to_pylist():
+            if (row["landing"], row["seq_no"]) == key and row["entity"] is not None:
+                twin[row["entity"]] += row["rows"] * row["diff"]
+        by_rows = sorted(twin.items(), key=lambda item: (-item[1], item[0]))
+        assert list(counted.busiest(key).items()) == by_rows[:10]
+
+
+def test_entities_beyond_the_most_are_forgotten_from_the_rarest_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "MOST_COUNTED", 4)
+    counted = rates.EntityCounts()
+    for entities in ("abcde", "fgf"):
+        n = len(entities)
+        columns = {"landing": [1] * n, "seq_no": [0] * n, "entity": [*entities], "rows": [*range(9, 9 - n, -1)]}
+        counted.add(pa.table({**columns, "diff": [1] * n}))
+    assert counted.busiest((1, 0)) == {"f": 16, "a": 9, "b": 8, "g": 8}
 
 
 VERSIONS = {

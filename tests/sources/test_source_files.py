@@ -729,7 +729,7 @@ def test_the_page_on_source_files_shows_checks_that_read() -> None:
     document = {**shop(), "columns": columns, "timelines": ["at"], "entity": "meter", "windows": {"busy_hours": window}}
     del document["state"]
     source = read({**document, **yaml.safe_load(shown)})
-    assert len({check.kind for check in source.checks.values()}) == 12
+    assert len({check.kind for check in source.checks.values()}) == 13
 
 
 @pytest.mark.parametrize("deadline", ["2 h after hi", "2 h", "120 min  after hi"])

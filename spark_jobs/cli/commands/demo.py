@@ -18,6 +18,8 @@ from spark_jobs.cli.output import note, show, table
 from spark_jobs.config import Settings, load_settings
 
 FIRST, LAST = "2013-01-01", "2013-01-07"
+WEEKS = tuple((f"2013-01-{day:02}", f"2013-01-{day + 6:02}") for day in (1, 8, 15, 22))
+"""The weeks of weather, a run each. In the fourth run, since passes the first two, and their batches merge."""
 
 
 def register(app: typer.Typer) -> None:
@@ -26,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo() -> None:
-    """Run a week of the sample, from files to results.
+    """Run a week of flights and four weeks of weather of the sample, from files to results.
 
     The flights run through Airflow, the weather without it. In a terminal it ends with the portal in a browser.
     """
@@ -49,9 +51,11 @@ def demo() -> None:
     note(f"backfilling flights from {FIRST} to {LAST} through Airflow")
     backfill_range(settings, known_source(settings, "flights"), FIRST, LAST, batch=1)
     mark = time_step("seven runs of flights through Airflow", mark)
-    note(f"running weather from {FIRST} to {LAST} as one run, without Airflow")
-    _without_airflow(settings, "weather")
-    mark = time_step("one run of weather", mark)
+    for first, last in WEEKS:
+        note(f"running weather from {first} to {last} as one run, without Airflow")
+        lo, hi = drops_between(known_source(settings, "weather"), first, last)
+        run_source(settings, "weather", lo, hi, prefix="demo")
+    mark = time_step("four runs of weather", mark)
     show(_results(settings))
     time_step("results", mark)
     durations = ", ".join(f"{what} {seconds} s" for what, seconds in spent.items())
@@ -60,17 +64,14 @@ def demo() -> None:
         open_in_airflow(settings, browser=True)
 
 
-def _without_airflow(settings: Settings, source: str) -> None:
-    lo, hi = drops_between(known_source(settings, source), FIRST, LAST)
-    run_source(settings, source, lo, hi, prefix="demo")
-
-
 def _prepare(settings: Settings) -> None:
     from datetime import date
 
     from spark_jobs.sample import prepare_sample
 
-    prepare_sample(settings.landing_folder, first=date.fromisoformat(FIRST), last=date.fromisoformat(LAST))
+    for source, last in (("flights", LAST), ("weather", WEEKS[-1][-1])):
+        first_day, last_day = date.fromisoformat(FIRST), date.fromisoformat(last)
+        prepare_sample(settings.landing_folder, first=first_day, last=last_day, sources=(source,))
 
 
 QUERIES = {
@@ -88,6 +89,9 @@ QUERIES = {
         SELECT tailnum, flights, air_minutes, miles, delay_minutes, timestamp AS newest_event
         FROM gold.flights ORDER BY flights DESC, tailnum LIMIT 3""",
     "The weather now": "SELECT * FROM marts.weather_now ORDER BY origin",
+    "The space of the trace of weather after each run": """
+        SELECT date(drop_lo) AS day, trace_batches, trace_updates, trace_bytes, round(trace_consolidated, 2) AS merged
+        FROM quality.metrics WHERE source = 'weather' AND trace_batches IS NOT NULL ORDER BY day""",
     "The gates' verdicts": """
         SELECT source, gate, count(DISTINCT run_id) AS runs, count_if(verdict = 'passed') AS passed,
                count_if(verdict <> 'passed') AS others

@@ -25,7 +25,8 @@ class StoredBatch:
     """A batch as the data plane stores it: its handle, its number of updates, its size and its tight time bounds.
 
     `size` is in the unit of the data plane (stored bytes in production), so only sizes from the same plane can be
-    compared. `least` and `greatest` are 0 for a batch without updates.
+    compared. `least` and `greatest` are 0 for a batch without updates. `checksum` is a text that the data plane works
+    out of the stored updates, and which stays the same as long as they do. It is empty if the plane has none.
     """
 
     handle: str
@@ -33,11 +34,15 @@ class StoredBatch:
     size: int
     least: int
     greatest: int
+    checksum: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class UnsealedBatch:
-    """One append: its range of sequence numbers, and the least and the greatest time of its updates, both inclusive."""
+    """One append: its range of sequence numbers, and the least and the greatest time of its updates, both inclusive.
+
+    `checksum` is that of `StoredBatch`.
+    """
 
     handle: str
     seqno: SeqnoRange
@@ -45,11 +50,13 @@ class UnsealedBatch:
     greatest: int
     n_updates: int
     size: int
+    checksum: str = ""
 
     @classmethod
     def of(cls, stored: StoredBatch, seqno: SeqnoRange) -> UnsealedBatch:
         """The batch that covers `seqno` and whose updates are `stored`."""
-        return cls(stored.handle, seqno, stored.least, stored.greatest, stored.n_updates, stored.size)
+        times = stored.least, stored.greatest
+        return cls(stored.handle, seqno, *times, stored.n_updates, stored.size, stored.checksum)
 
     def to_json(self) -> dict[str, Any]:
         """The batch as plain JSON values, from which `from_json` makes an equal batch."""
@@ -75,7 +82,8 @@ class Description:
 class TraceBatch:
     """All updates of `[lower, upper)`, consolidated and sorted by (data, time), at a compaction level.
 
-    `least` and `greatest` are the tight bounds of its times, 0 for a batch without updates.
+    `least` and `greatest` are the tight bounds of its times, 0 for a batch without updates. `checksum` is that of
+    `StoredBatch`.
     """
 
     handle: str
@@ -85,6 +93,7 @@ class TraceBatch:
     size: int
     least: int = 0
     greatest: int = 0
+    checksum: str = ""
 
     @property
     def lower(self) -> Frontier:
@@ -104,7 +113,8 @@ class TraceBatch:
     @classmethod
     def of(cls, stored: StoredBatch, description: Description, level: int) -> TraceBatch:
         """The batch that covers `description` and whose updates are `stored`."""
-        return cls(stored.handle, description, level, stored.n_updates, stored.size, stored.least, stored.greatest)
+        facts = stored.n_updates, stored.size, stored.least, stored.greatest, stored.checksum
+        return cls(stored.handle, description, level, *facts)
 
     def to_json(self) -> dict[str, Any]:
         """The batch as plain JSON values, from which `from_json` makes an equal batch."""
@@ -118,14 +128,16 @@ class TraceBatch:
             "size": self.size,
             "least": self.least,
             "greatest": self.greatest,
+            "checksum": self.checksum,
         }
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> TraceBatch:
-        """Read a batch from the values that `to_json` returned; time bounds that an old state lacks are read as 0."""
+        """Read a batch from the values that `to_json` returned. Time bounds that an old state lacks are read as 0, a
+        checksum as empty."""
         lower, upper, since = (Frontier.from_json(fields[name]) for name in ("lower", "upper", "since"))
         given = {name: fields.get(name, 0) for name in ("level", "n_updates", "size", "least", "greatest")}
-        return cls(fields["handle"], Description(lower, upper, since), **given)
+        return cls(fields["handle"], Description(lower, upper, since), **given, checksum=fields.get("checksum", ""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The compaction policy of a trace, without data: choosing the batches to merge, and describing the merged batch.
 
-The policy chooses the OLDEST adjacent pair of the same level whose times since has passed. The merged batch rises a
-level only if it is larger than both inputs. With batches of about the same size, the levels are like the digits of a
-binary counter:
+The policy chooses the OLDEST adjacent pair of the same level whose times since has passed, or a frontier that the
+caller gives. The merged batch rises a level only if it is larger than both inputs. With batches of about the same size,
+the levels are like the digits of a binary counter:
 
 ```
 append   levels after all merges        rewritten by this append
@@ -55,14 +55,14 @@ class CompactionResponse:
     merged: TraceBatch
 
 
-def choose_pair(trace: Sequence[TraceBatch], since: Frontier) -> int | None:
-    """The index of the later batch of the pair to merge: the first of equal levels with `upper <= since`, else None.
+def choose_pair(trace: Sequence[TraceBatch], passed: Frontier) -> int | None:
+    """The index of the later batch of the pair to merge: the first of equal levels with `upper <= passed`, else None.
 
-    The upper of the earlier batch is not checked: it is the lower of the later batch, so since has passed it too.
+    The upper of the earlier batch is not checked: it is the lower of the later batch, so `passed` is beyond it too.
     """
     for i in range(1, len(trace)):
         later = trace[i]
-        if later.level == trace[i - 1].level and later.upper <= since:
+        if later.level == trace[i - 1].level and later.upper <= passed:
             return i
     return None
 

@@ -297,9 +297,13 @@ class ArrangementState:
             state = installed
         return state.rewrite(request.moving, waiting)
 
-    def compaction_request(self) -> CompactionRequest | None:
-        """The merge to do next, at the present since; None if there is none. The pair is the same until installed."""
-        i = choose_pair(self.trace, self.since)
+    def compaction_request(self, settled: Frontier = _START) -> CompactionRequest | None:
+        """The merge to do next, at the present since; None if there is none. The pair is the same until installed.
+
+        A batch may be merged if since or `settled` has passed its upper. Times are forwarded to since alone, so a merge
+        of batches beyond since changes no update.
+        """
+        i = choose_pair(self.trace, max(self.since, settled))
         return None if i is None else CompactionRequest(self.trace[i - 1], self.trace[i], self.since)
 
     def install_merge(self, response: CompactionResponse) -> ArrangementState | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from spark_jobs.engine.measures.chunks import CHUNK, judge_chunks, judge_repeated_rows, repeated_row_ids
     from spark_jobs.engine.measures.drops import DropChange, Key, drop_changes
     from spark_jobs.engine.measures.histories import FAULTS, judge_history
+    from spark_jobs.engine.measures.rates import BUSIEST, EntityCounts, busiest, hourly, rate_change
     from spark_jobs.engine.measures.states import (
         BALANCE,
         OVERFLOWN,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         overflown,
     )
     from spark_jobs.engine.measures.sums import Addends, Adds, both, nonzero_places, take_amounts, total
+    from spark_jobs.engine.measures.survivors import BatchFacts, BatchNote, changed_batches, judge_changed_batches
     from spark_jobs.engine.measures.updates import (
         Interval,
         judge_repeated_updates,
@@ -48,6 +50,7 @@ else:
 
 __all__ = [
     "BALANCE",
+    "BUSIEST",
     "CHUNK",
     "FAULTS",
     "OVERFLOWN",
@@ -56,16 +59,23 @@ __all__ = [
     "Addends",
     "Adds",
     "Balance",
+    "BatchFacts",
+    "BatchNote",
     "DropChange",
+    "EntityCounts",
     "Interval",
     "Key",
     "both",
+    "busiest",
+    "changed_batches",
     "diffs",
     "drop_changes",
     "ends_of_chains",
     "faulty_things",
     "gained_by_rows",
     "gained_by_states",
+    "hourly",
+    "judge_changed_batches",
     "judge_chunks",
     "judge_ends",
     "judge_history",
@@ -81,6 +91,7 @@ __all__ = [
     "off_their_row",
     "overflown",
     "past_balance",
+    "rate_change",
     "refused_deltas",
     "repeated_row_ids",
     "repeated_updates",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -10,11 +10,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engine.arrangement import ArrangementError, ArrangementState, TraceBatch, UnsealedBatch, check_state
+from spark_jobs.engine.arrangement import (
+    ArrangementError,
+    ArrangementState,
+    StoredBatch,
+    TraceBatch,
+    UnsealedBatch,
+    check_state,
+)
 from spark_jobs.engine.columns import numbers
 from spark_jobs.engine.measures import (
     Adds,
+    BatchFacts,
+    BatchNote,
     Interval,
+    changed_batches,
+    judge_changed_batches,
     judge_repeated_updates,
     judge_updates,
     repeated_updates,
@@ -33,9 +44,11 @@ from spark_jobs.gates.measures.parts import (
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.records import arrow_records
 from spark_jobs.storage.descriptions.tables import FILES, updates
-from spark_jobs.storage.descriptions.times import micros
 from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.trace.delta_plane import batches_of
 from spark_jobs.trace.frontiers import SourceFrontiers
+
+AnyBatch = TraceBatch | UnsealedBatch | StoredBatch
 
 _SHOWN = ("batch", "row_id", "time", "diff", "entity", "event_time")
 
@@ -52,7 +65,8 @@ def trace(
     """The measures of the attempt `token`: the updates that it added to the trace, and the frontiers that it moved.
 
     `landings` are the landings whose rows it took in. Batches written before are immutable and were measured then. So
-    only the rows of this attempt are read, and those of the batches that it drained or merged.
+    only the rows of this attempt are read, and those of the batches that it drained or merged. Of the batches that
+    were there before and are still there, the footers of their files are read: they must be as the frontiers noted.
     """
     handles_before = before.arrangement.handles()
     added = [batch for batch in after.arrangement.trace if batch.handle not in handles_before]
@@ -72,12 +86,20 @@ def trace(
     alike = written.with_columns(["batch", "row_id", "time", "diff", "below_horizon"])
     batches: list[TraceBatch | UnsealedBatch] = [*added, *unsealed]
     stated = [batch for batch in batches if batch.n_updates]
+    notes_before, notes_after = _notes(before.arrangement), _notes(after.arrangement)
+    looked_at = [*(batch.handle for batch in stated), *(handle for handle in notes_before if handle in notes_after)]
+    stored = {
+        handle: _facts(batch)
+        for handle, batch in batches_of(lake.summaries(table, "batch", looked_at, ("time",))).items()
+    }
+    changes = changed_batches(notes_before, notes_after, stored)
     parts: list[AnyPart] = [
         EachRow(written, judge, (*_SHOWN, "seq_no")),
         EachRow(consumed, taken_from, (*_SHOWN, "seq_no")),
         Together([OfShare(alike, "row_id")], repeated_updates, judge_repeated_updates),
         _landed_rows(lake, source, landings),
-        _batches(lake, source, stated),
+        _batches(stated, stored),
+        EachRow(changes, judge_changed_batches, changes.column_names),
     ]
     by_drop = Ground("seq_no", "drop", source.drops.label)
     return measure(lake.spark, parts, _frontier_measures(before, after), by_drop)
@@ -93,18 +115,30 @@ def _net_rows(ledger: pa.Table) -> Adds:
     return {"rows_landed": numbers(ledger["rows"]) - numbers(ledger["rows_back"])}
 
 
-def _batches(lake: Lake, source: Source, stated: Sequence[TraceBatch | UnsealedBatch]) -> EachRow:
+def _batches(stated: Sequence[TraceBatch | UnsealedBatch], stored: Mapping[str, BatchFacts]) -> EachRow:
     """The part that compares batches with the frontiers: the number of updates, and the bounds of their times.
 
-    The stored numbers and bounds are read from the footers of the batches' files."""
-    stored_batches: dict[str, tuple[int, int, int]] = {}
-    for file in lake.summaries(updates(source), "batch", [batch.handle for batch in stated], ("time",)):
-        least, greatest = (micros(time) for time in file.bounds["time"])
-        n, lo, hi = stored_batches.get(file.partition, (0, least, greatest))
-        stored_batches[file.partition] = (n + file.rows, min(lo, least), max(hi, greatest))
-    fits = [stored_batches.get(batch.handle) == (batch.n_updates, batch.least, batch.greatest) for batch in stated]
+    The stored facts are read from the footers of the batches' files."""
+    fits = [
+        (facts := stored.get(batch.handle)) is not None and facts.counts == _facts(batch).counts for batch in stated
+    ]
     batches = pa.table({"batch": [b.handle for b in stated], "n_updates": [b.n_updates for b in stated], "fits": fits})
     return EachRow(batches, _not_as_stated, ("batch", "n_updates"))
+
+
+def _facts(batch: AnyBatch) -> BatchFacts:
+    return BatchFacts(batch.n_updates, batch.least, batch.greatest, batch.checksum)
+
+
+def _notes(state: ArrangementState) -> dict[str, BatchNote]:
+    """The batches of a state, by handle."""
+    of_trace = {b.handle: BatchNote(_bounds(b), b.level, _facts(b)) for b in state.trace}
+    return of_trace | {b.handle: BatchNote(str(b.seqno), None, _facts(b)) for b in state.unsealed}
+
+
+def _bounds(batch: TraceBatch) -> str:
+    times = (frontier.to_json() for frontier in (batch.lower, batch.upper, batch.since))
+    return "lower {}, upper {}, since {}".format(*times)
 
 
 def _not_as_stated(batches: pa.Table) -> Adds:

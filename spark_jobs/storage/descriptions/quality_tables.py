@@ -107,13 +107,16 @@ RUNS = Table(
 METRICS = Table(
     "quality",
     "metrics",
-    "The changes of a drop by each landing; the drop's totals are sums over its rows (of late_by_max the greatest).",
+    "The changes of a drop by each landing; the drop's totals are sums over its rows (of late_by_max the greatest). A"
+    " row with trace_batches has the size of the trace after a run, and changes no drop.",
     (
         SOURCE,
         Column("seq_no", "BIGINT", "Number of the drop, counted from the source's start."),
         Column("drop_lo", "TIMESTAMP", "Start of the drop."),
         Column("drop_hi", "TIMESTAMP", "End of the drop, exclusive."),
-        Column("landing", "BIGINT", "Fence token of the landing; with the drop it is the key."),
+        Column(
+            "landing", "BIGINT", "Fence token of the landing, or of the stage after it; with the drop it is the key."
+        ),
         Column("run_id", "STRING", "The run that landed it."),
         Column("files", "BIGINT", "Files that came, less those that were taken back."),
         Column(
@@ -127,6 +130,16 @@ METRICS = Table(
             "late_by_max", "BIGINT", "Microseconds from the least event time of the rows that came to the drop's start."
         ),
         Column("nulls", "STRING", "Per column of the file the rows without a value, come less gone, as a JSON object."),
+        Column("rate", "DOUBLE", "Rows an hour of the drop: rows that came to chunks, less those that went."),
+        Column(
+            "busiest",
+            "STRING",
+            "The ten entities with the most of these rows, with their rows an hour, as a JSON object.",
+        ),
+        Column("trace_batches", "BIGINT", "Batches of the trace after the run; null in a row about a landing."),
+        Column("trace_updates", "BIGINT", "Updates in these batches."),
+        Column("trace_bytes", "BIGINT", "Bytes of their files."),
+        Column("trace_consolidated", "DOUBLE", "Share of the updates that are in merged batches, from 0 to 1."),
     ),
     ("source",),
     ("seq_no", "landing"),
