@@ -35,9 +35,9 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-from measuring import OUT, Rows, keep, kept
 
 from spark_jobs.server.state import read_state
+from tests.benchmarks.engine.measuring import OUT, Rows, keep, kept
 from tests.installations import Installation
 
 FIRST = date(2024, 3, 1)

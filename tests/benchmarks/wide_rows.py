@@ -20,8 +20,8 @@ import psutil
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from pipeline import FIRST, HOUR_US, STAGES, command_server, lake_server, run_day
 
+from tests.benchmarks.pipeline import FIRST, HOUR_US, STAGES, command_server, lake_server, run_day
 from tests.installations import Installation
 
 SOURCE = """

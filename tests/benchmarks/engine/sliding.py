@@ -24,7 +24,9 @@ from typing import Any
 
 import duckdb
 import polars as pl
-from measuring import (
+
+from spark_jobs.engine.spark.windows import count, hopping_windows, max_, min_, sliding_windows, sum_
+from tests.benchmarks.engine.measuring import (
     MEAN_DISTANCE,
     OUT,
     Benchmark,
@@ -39,8 +41,6 @@ from measuring import (
     main,
     profiled,
 )
-
-from spark_jobs.engine.spark.windows import count, hopping_windows, max_, min_, sliding_windows, sum_
 
 AGGREGATES = {"n": count(), "total": sum_("v"), "low": min_("v"), "high": max_("v")}
 FRAMES_ROWS, HOPPING_ROWS = 2_000_000, 2_000

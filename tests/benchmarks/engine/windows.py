@@ -21,7 +21,11 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from measuring import (
+
+from spark_jobs.engine.spark.windows import count, hopping_windows, max_, min_, session_windows, sum_
+from spark_jobs.engine.windows import Cuts, Trigger
+from spark_jobs.engine.windows.kinds.cuts import adaptive_spans
+from tests.benchmarks.engine.measuring import (
     MEAN_DISTANCE,
     OUT,
     Benchmark,
@@ -36,10 +40,6 @@ from measuring import (
     main,
     profiled,
 )
-
-from spark_jobs.engine.spark.windows import count, hopping_windows, max_, min_, session_windows, sum_
-from spark_jobs.engine.windows import Cuts, Trigger
-from spark_jobs.engine.windows.kinds.cuts import adaptive_spans
 
 GAP = 3 * MEAN_DISTANCE
 """Sessions of about 20 rows."""
