@@ -65,6 +65,6 @@ def _about_mart(mart: str, *, is_built: bool) -> tuple[str, str]:
             "`tidemark quality SOURCE` names the failed tests; correct the model or the data, and run a drop again",
         )
     return (
-        f"marts.{mart} was never built: there is no such model, or its build failed",
+        f"marts.{mart} is not built: there is no such model, its build failed, or its source was reset",
         "`tidemark sql 'SHOW VIEWS IN marts'` lists the marts; the next run of a source builds its new models",
     )

@@ -75,7 +75,12 @@ def _summary(series: Series, source: Source, numbers: range) -> str:
 
 
 def heat_chart(
-    title: str, unit: str, classes: Sequence[str], counts: Mapping[tuple[int, int], int], source: Source
+    title: str,
+    unit: str,
+    classes: Sequence[str],
+    counts: Mapping[tuple[int, int], int],
+    source: Source,
+    lacking: int | None = 0,
 ) -> Chart | None:
     """Counts by drop number and class as a heat map; None if there are no counts.
 
@@ -85,6 +90,7 @@ def heat_chart(
         classes: the names of the classes, from the bottom up.
         counts: each count by the drop's number and the place of the class.
         source: the source of the drops.
+        lacking: the table's value where there is no count; None if the count is unknown.
     """
     if not counts:
         return None
@@ -94,7 +100,7 @@ def heat_chart(
     by_class = [sum(count for (_, of), count in counts.items() if of == place) for place in range(len(classes))]
     words = ", ".join(f"{count:,} {name}" for name, count in zip(classes, by_class, strict=True) if count)
     rows = [
-        [source.drops.label(n), *(counts.get((n, place), 0) for place in range(len(classes)))]
+        [source.drops.label(n), *(counts.get((n, place), lacking) for place in range(len(classes)))]
         for n in reversed(numbers)
         if any((n, place) in counts for place in range(len(classes)))
     ]

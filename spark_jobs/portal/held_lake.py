@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.storage.delta.data_files import StoredRows, dataset_of, rows_of
 from spark_jobs.storage.delta.delta_log import open_table
+from spark_jobs.storage.delta.log_files import LOG_DIR, version_file
 from spark_jobs.storage.delta.places import TableHandle
 from spark_jobs.storage.delta.records import Rows
 from spark_jobs.storage.descriptions.column_types import INSTANT
@@ -45,6 +46,8 @@ class HeldLake(StoredLake):
         super().__init__(place)
         self._lock = threading.RLock()
         self._logs: dict[str, Any] = {}
+        self._commits: dict[str, tuple[int, int, int]] = {}
+        """By table, the version that was read last, with the time in ns and the bytes of its commit."""
         self._files: dict[tuple[str, tuple[str, ...]], dict[str, pa.Table]] = {}
         self._kept: dict[Any, tuple[Any, Any]] = {}
         self._recent: dict[Any, tuple[Any, Any]] = {}
@@ -222,6 +225,7 @@ class HeldLake(StoredLake):
             self._looked.tables.clear()
         with self._lock:
             self._logs.clear()
+            self._commits.clear()
             self._files.clear()
             self._kept.clear()
             self._recent.clear()
@@ -236,6 +240,9 @@ class HeldLake(StoredLake):
 
         if self._was_looked_at(table):
             return self._logs.get(table.qualified)
+        if table.qualified in self._logs and self._is_another(table):
+            # nothing in memory says of which of the two tables it is
+            self.forget()
         try:
             if table.qualified in self._logs:
                 self._logs[table.qualified].update_incremental()
@@ -247,7 +254,20 @@ class HeldLake(StoredLake):
                 self._logs[table.qualified] = open_table(self.folder.handle(table))
         except TableNotFoundError:
             return None
-        return self._logs[table.qualified]
+        log = self._logs[table.qualified]
+        if self._commits.get(table.qualified, (-1,))[0] != log.version():
+            self._commits[table.qualified] = self._commit(table, log.version())
+        return log
+
+    def _is_another(self, table: Table) -> bool:
+        """True if the table was removed and made anew since it was read: its commits are others of equal versions."""
+        noted = self._commits.get(table.qualified)
+        return noted is not None and self._commit(table, noted[0]) != noted
+
+    def _commit(self, table: Table, version: int) -> tuple[int, int, int]:
+        """A version, with the time in ns and the bytes of its commit; 0 for a commit that has been cleaned up."""
+        info = self.folder.handle(table).files().get_file_info(f"{LOG_DIR}/{version_file(version)}")
+        return version, info.mtime_ns or 0, info.size or 0
 
     def _was_looked_at(self, table: Table) -> bool:
         """True from the second time on that the thread asks for a table within `one_look`."""

@@ -97,6 +97,9 @@ def marts(settings: Settings, sources: Mapping[str, Source], results: Mapping[st
         made_of = origins.of(id_)
         if made_of is not None and source is not None:
             made_of |= {source}
+        if source is None and made_of is not None and len(made_of) == 1:
+            # a team's own model says no source, and is built with the publications of the one that it reads
+            (source,) = made_of
         reads = [".".join(reference.split(".")[-2:]) for reference in model["depends_on"]["nodes"]]
         by_name[model["name"]] = Mart(
             model["name"],

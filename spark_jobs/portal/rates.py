@@ -64,13 +64,15 @@ def _of_entities(rates: Rates, source: Source) -> Chart | None:
     totals = Counter[str]()
     for (_, entity), rate in rates.of_entities.items():
         totals[entity] += round(rate)
-    names = [*busiest(totals, BUSIEST)][::-1]
+    names = sorted(busiest(totals, BUSIEST), key=lambda entity: (totals[entity], entity))
     counts = {
         (drop, names.index(entity)): round(rate)
         for (drop, entity), rate in rates.of_entities.items()
         if entity in names
     }
-    chart = heat_chart(f"Rates of the busiest by {source.entity}, by drop", _UNIT, names, counts, source)
+    title = f"Rates of the busiest by {source.entity}, by drop"
+    # an entity that is not among the busiest of a drop may have come in it all the same
+    chart = heat_chart(title, _UNIT, names, counts, source, lacking=None)
     if chart is None:
         return None
     return replace(chart, summary=f"Of the busiest by {source.entity}, from the busiest on: {', '.join(names[::-1])}")

@@ -39,6 +39,11 @@ class PublicationEntry:
     reached_before: datetime
 
     @property
+    def is_first(self) -> bool:
+        """True if nothing of the source was published before."""
+        return self.published_before == EPOCH
+
+    @property
     def known_from(self) -> datetime:
         """The visible time that the publication's changes carry: one tick before `published`."""
         return self.published - TICK

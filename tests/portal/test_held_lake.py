@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -130,3 +131,26 @@ def test_of_large_values_only_the_last_ones_stay(tmp_path: Path) -> None:
     ask(0)
     ask(1, 2)
     assert made[-2:] == [0, 1], "the first went, and the other is another one now"
+
+
+def test_a_table_that_was_made_anew_is_no_continuation_of_the_one_before(tmp_path: Path) -> None:
+    lake = HeldLake(tmp_path)
+
+    def make(*numbers: int) -> None:
+        shutil.rmtree(lake.folder.handle(TABLE).uri, ignore_errors=True)
+        for number in numbers:
+            write(lake, ("a", number))
+
+    make(1, 2)
+    assert tokens(lake, "a") == [1, 2]
+    # as many versions as before, then more, then fewer
+    make(3, 4)
+    assert tokens(lake, "a") == [3, 4]
+    make(5, 6, 7)
+    with lake.one_look():
+        assert tokens(lake, "a") == [5, 6, 7]
+        assert sorted(lake.stored(TABLE, ["token"]).whole()["token"].to_pylist()) == [5, 6, 7]
+    make(8)
+    assert tokens(lake, "a") == [8]
+    make()
+    assert tokens(lake, "a") == []

@@ -154,7 +154,7 @@ def test_long_values_end_the_shown_rows(post: Post) -> None:
         ("SELEC 1", "sql_refused: expected a statement that Spark accepts, found [PARSE_SYNTAX_ERROR]"),
         ("SELECT nothing FROM silver.hourly", "found [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column"),
         ("SELECT assert_true(false)", "[USER_RAISED_EXCEPTION] 'false' is not true!"),
-        ("SELECT * FROM marts.no_such", "marts.no_such was never built"),
+        ("SELECT * FROM marts.no_such", "marts.no_such is not built"),
         ("SELECT 1; SELECT 2", "found 2 statements"),
         (" -- nothing\n", "found 0 statements"),
     ],

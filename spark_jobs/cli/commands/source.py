@@ -120,7 +120,7 @@ def _for_people(report: Removed, *, does: bool) -> Iterator[Any]:
     if does and report.archive is not None:
         yield Text(f"`tidemark restore {report.archive}` brings the lake of before into an empty home")
     if does and report.kind == "reset":
-        yield Text(f"run its drops from its start: `tidemark backfill {report.source} --from … --to …`")
+        yield Text(f"run its drops from its start: `tidemark run {report.source} --from … --to … --each`")
     if not does:
         yield Text(
             f"nothing was changed: `tidemark source {report.kind} {report.source} --purge`, or --archive DIR, does it"

@@ -221,7 +221,9 @@ def _next_steps(trial: Trial, keep: Path | None, page: str | None) -> str:
         f"\nOpen {page} to look at all of it.\n"
         f"{keep}/sources/{name}.yml is the source file, {keep}/landing has the files. In an installation of its own:\n"
         f"  export TIDEMARK_HOME={keep}/installation TIDEMARK_SOURCES={keep}/sources TIDEMARK_LANDING={keep}/landing\n"
-        f"  tidemark up && tidemark run {name} --from {trial.drops[0].ran.drop} --to {trial.drops[-1].ran.drop}"
+        f"  tidemark up --no-airflow\n"
+        f"  tidemark run {name} --from {trial.drops[0].ran.drop} --to {trial.drops[-1].ran.drop} --each\n"
+        "With --each every drop is a publication of its own, which late rows of later drops then restate."
     )
 
 
