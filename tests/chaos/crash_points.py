@@ -82,12 +82,12 @@ def be(command: dict[str, Any], output: int) -> int:
 
 def strike_at_commit(point: dict[str, Any], report: Path) -> None:
     """Let commits through, and do at the N-th what the point says."""
-    from spark_jobs.storage.lakes.lake import Lake
+    from spark_jobs.storage.lakes.spark_lake import SparkLake
 
     count = 0
 
     def wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
-        def commit(self: Lake, table: Any, *arguments: Any, **options: Any) -> Any:
+        def commit(self: SparkLake, table: Any, *arguments: Any, **options: Any) -> Any:
             nonlocal count
             count += 1
             hit = count == point["commit"]
@@ -103,7 +103,7 @@ def strike_at_commit(point: dict[str, Any], report: Path) -> None:
         return commit
 
     for name in COMMITS:
-        setattr(Lake, name, wrapped(getattr(Lake, name)))
+        setattr(SparkLake, name, wrapped(getattr(SparkLake, name)))
 
 
 def _strike(point: dict[str, Any]) -> None:
