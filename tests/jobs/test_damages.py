@@ -33,7 +33,7 @@ from spark_jobs.storage.delta.records import arrow_records, replace_records, wid
 from spark_jobs.storage.delta.table_notes import column_types
 from spark_jobs.storage.descriptions.chain_tables import CHAINS
 from spark_jobs.storage.descriptions.people_tables import ERASURES
-from spark_jobs.storage.descriptions.quality_tables import QUALITY
+from spark_jobs.storage.descriptions.quality_tables import METRICS, QUALITY
 from spark_jobs.storage.descriptions.tables import PUBLISHED as PUBLISHED_TABLE
 from spark_jobs.storage.lakes.stored_lake import StoredLake
 from tests.lakes import made
@@ -63,6 +63,11 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
         widen_records(TableHandle(str(published)), lambda: widened, {column.name: column.comment})
     chains = DeltaTable(lake.folder.handle(CHAINS).uri)
     chains.alter.add_columns([Field("sequences", ArrayType(PrimitiveType("string"), contains_null=True))])
+    metrics = DeltaTable(lake.folder.handle(METRICS).uri)
+    present = column_types(lake.folder.handle(METRICS))
+    deltas_types = {"BIGINT": "long", "DOUBLE": "double", "STRING": "string"}
+    lacking = [column for column in METRICS.columns if column.name not in present]
+    metrics.alter.add_columns([Field(column.name, PrimitiveType(deltas_types[column.type])) for column in lacking])
     for log in home.glob("lake/*.db/*/_delta_log"):
         for commit in log.glob("*.json"):
             write_file_checksums(log.parent, int(commit.stem))

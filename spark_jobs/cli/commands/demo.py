@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo() -> None:
-    """Run a week of flights and four weeks of weather of the sample, from files to results.
+    """Run weeks of the sample data, from files to results.
 
     The flights run through Airflow, the weather without it. In a terminal it ends with the portal in a browser.
     """
