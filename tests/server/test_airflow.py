@@ -58,7 +58,7 @@ import json, sys, time, types
 from pathlib import Path
 from airflow.sdk.exceptions import AirflowFailException
 
-def noted(name, *, source, lo, hi, run_id, request):
+def noted(name, *, source, lo, hi, run_id, request, report_step):
     while name == "window" and Path({journal!r}).with_name("hold").exists():
         time.sleep(0.2)
     if Path({journal!r}).with_name(f"fails {{lo:%Y-%m-%d}}").exists():

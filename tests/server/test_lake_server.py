@@ -65,6 +65,7 @@ def lake_server(
     checkout_before = set(CHECKOUT.iterdir())
     before = os.umask(0)
     assert control.up(settings, airflow=False).ok
+    thrift_query(settings, "CREATE TABLE default.kept USING delta AS SELECT 7 AS n", 180, role="writer")
     yield settings
     control.down(settings)
     os.umask(before)
@@ -401,7 +402,6 @@ def test_the_status_says_why_readers_wait(lake_server: Settings) -> None:
 
 @pytest.mark.turns
 def test_a_killed_server_comes_back_with_its_tables(lake_server: Settings) -> None:
-    thrift_query(lake_server, "CREATE TABLE IF NOT EXISTS default.kept USING delta AS SELECT 7 AS n", role="writer")
     killed = jvm(lake_server)
     killed.kill()
     killed.wait(10)
