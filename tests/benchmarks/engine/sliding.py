@@ -126,7 +126,7 @@ def hopping(spark: Any, load: Workload, out: str) -> None:
     windows.write.parquet(out)
 
 
-class SlidingBenchmark(Benchmark):  # type: ignore[misc]  # of a script beside this one, which mypy misses
+class SlidingBenchmark(Benchmark):
     """The parts, over workloads in one folder."""
 
     def __init__(self, folder: Path, rows: int, repeat: int) -> None:

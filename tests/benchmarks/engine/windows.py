@@ -103,7 +103,7 @@ def spark_hopping(spark: Any, load: Workload, out: str) -> None:
     ).write.parquet(out)
 
 
-class WindowsBenchmark(Benchmark):  # type: ignore[misc]  # of a script beside this one, which mypy misses
+class WindowsBenchmark(Benchmark):
     """The parts, over workloads in one folder."""
 
     def sessions(self) -> Rows:
