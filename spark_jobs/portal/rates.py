@@ -30,7 +30,7 @@ def rate_charts(lake: HeldLake, source: Source) -> list[Chart]:
     rates = lake.remember(
         ("rates", source.name),
         lake.version_of(METRICS, source.name),
-        lambda: _rates(lake.of_source(METRICS, source.name).to_pylist()),
+        lambda: _rates(lake.of_source(METRICS, source.name, ("seq_no", "rate", "busiest")).to_pylist()),
     )
     charts = (_of_source(rates, source), _of_entities(rates, source))
     return [chart for chart in charts if chart is not None]
@@ -41,7 +41,7 @@ def _rates(metrics: Iterable[Mapping[str, Any]]) -> Rates:
     of_entities: dict[tuple[int, str], float] = {}
     for row in metrics:
         # rows of older versions have no rates, and those about the trace have none either
-        if row.get("rate") is None:
+        if row["rate"] is None:
             continue
         drop = row["seq_no"]
         of_source[drop] = of_source.get(drop, 0.0) + row["rate"]

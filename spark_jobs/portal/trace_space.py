@@ -80,9 +80,8 @@ def _chart(lake: HeldLake, source: Source) -> Chart | None:
 
 def _newest_by_drop(lake: HeldLake, source: Source) -> Mapping[int, dict[str, Any]]:
     def read() -> dict[int, dict[str, Any]]:
-        table = lake.of_source(METRICS, source.name)
-        # an older lake has no such columns
-        rows = table.to_pylist() if {*_COLUMNS} <= {*table.column_names} else []
+        rows = lake.of_source(METRICS, source.name, ("seq_no", "landing", *_COLUMNS)).to_pylist()
+        # rows about landings, and those of an older lake, have no size
         measured = [row for row in rows if row["trace_batches"] is not None]
         return {row["seq_no"]: row for row in sorted(measured, key=lambda row: row["landing"])}
 

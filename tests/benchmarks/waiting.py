@@ -1,4 +1,4 @@
-"""What a run pays for future-dated rows that wait in the trace: seconds of days with and without them, side by side.
+"""The cost to a run of future-dated rows that wait in the trace: seconds of days with and without them, side by side.
 
 `python -m tests.benchmarks.waiting [--waiting 10000000] [--rows 20000] [--days 5]` makes two lakes of files, without a
 server. The first drop of one has `--waiting` rows whose event times lie up to twenty years ahead. Then both run the

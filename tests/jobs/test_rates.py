@@ -18,7 +18,7 @@ DAY_MINUTES = 24 * 60
 
 
 def a_day(day: int, rows: int) -> list[Reading]:
-    """So many rows of a day: three of four are of the meter `a`."""
+    """Rows of a day, of which three in four are of the meter `a`."""
     return [Reading(day, day * DAY_MINUTES + n, "aaab"[n % 4], n) for n in range(rows)]
 
 

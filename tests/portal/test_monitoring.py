@@ -47,8 +47,8 @@ def figures(settings: Settings) -> dict[tuple[str, ...], float]:
 
 
 def test_the_figures_of_a_source_are_those_of_its_lake(home: Settings) -> None:
-    told = figures(home)
-    of_source = {name: value for (name, *labels), value in told.items() if labels == ["meters"]}
+    values = figures(home)
+    of_source = {name: value for (name, *labels), value in values.items() if labels == ["meters"]}
     end_of_day_3 = parse_time("2024-01-05")
     assert of_source["tidemark_source_published_time_seconds"] == end_of_day_3.timestamp()
     expected = {
@@ -59,9 +59,9 @@ def test_the_figures_of_a_source_are_those_of_its_lake(home: Settings) -> None:
     # a drop a day since then
     assert of_source["tidemark_source_behind_drops"] > 365
     assert of_source["tidemark_run_failed"] == 0
-    stages = {labels[1] for name, *labels in told if name == "tidemark_run_stage_seconds"}
+    stages = {labels[1] for name, *labels in values if name == "tidemark_run_stage_seconds"}
     assert stages == {"land", "seal", "window", "compact", "publish"}
-    tables = {labels[1] for name, *labels in told if name == "tidemark_run_restated_rows"}
+    tables = {labels[1] for name, *labels in values if name == "tidemark_run_restated_rows"}
     assert "silver.hourly_history" in tables
 
 
@@ -77,9 +77,9 @@ def test_runs_that_work_and_wait_are_counted(home: Settings) -> None:
     with hold_turn(leases, "meters", Turn("one", 0, "2024-01-01"), driver=NoDriver()):
         waiting = Line(leases, "meters", Turn("two", micros(parse_time("2024-01-02")), "2024-01-02"), NoDriver())
         assert waiting.step() is not None
-        told = figures(home)
+        values = figures(home)
         waiting.leave_line()
-    assert told["tidemark_source_active_runs", "meters"] == told["tidemark_source_waiting_runs", "meters"] == 1
+    assert values["tidemark_source_active_runs", "meters"] == values["tidemark_source_waiting_runs", "meters"] == 1
     assert figures(home)["tidemark_source_waiting_runs", "meters"] == 0
 
 
@@ -92,10 +92,10 @@ def test_a_source_that_cannot_be_read_takes_no_other_along(home: Settings, tmp_p
     (broken.sources / "other.yml").write_text(other)
     for file in (tmp_path / "lake" / "bronze.db" / "files").rglob("*.parquet"):
         file.write_bytes(b"no Parquet")
-    told = figures(broken)
-    assert told["tidemark_source_readable", "meters"] == 0
-    assert told["tidemark_source_readable", "other"] == 1
-    assert ("tidemark_source_landed_rows", "meters") not in told
+    values = figures(broken)
+    assert values["tidemark_source_readable", "meters"] == 0
+    assert values["tidemark_source_readable", "other"] == 1
+    assert ("tidemark_source_landed_rows", "meters") not in values
 
 
 def test_a_name_that_leads_to_the_loopback_and_other_paths_are_refused(home: Settings) -> None:

@@ -258,7 +258,7 @@ def test_every_port_is_on_the_loopback(lake_server: Settings) -> None:
 
 
 def test_figures_of_the_parts_are_served(lake_server: Settings) -> None:
-    def told() -> dict[str, float]:
+    def parts_up() -> dict[str, float]:
         try:
             answer = httpx.get(f"http://localhost:{lake_server.metrics_port}/metrics", trust_env=False, timeout=60)
         except httpx.ConnectError:
@@ -266,7 +266,7 @@ def test_figures_of_the_parts_are_served(lake_server: Settings) -> None:
         families = text_string_to_metric_families(answer.text)
         return {s.labels["part"]: s.value for f in families if f.name == "tidemark_part_up" for s in f.samples}
 
-    until(lambda: told().items() >= {"lake": 1, "metrics": 1}.items(), 120, "the figures are not served")
+    until(lambda: parts_up().items() >= {"lake": 1, "metrics": 1}.items(), 120, "the figures are not served")
 
 
 def test_the_token_is_on_no_command_line_and_in_private_files_only(lake_server: Settings) -> None:
