@@ -65,7 +65,7 @@ test: setup setup-postgresql setup-kafka docs ## documentation, lint, types, and
 	$(MAKE) --no-print-directory --jobs=3 lint test-served test-others
 
 test-served test-others: export TIDEMARK_TEST_SHARE ?= 0.3
-test-served test-others: export TIDEMARK_TEST_TURNS ?= 0.12
+test-served test-others: export TIDEMARK_TEST_TURNS ?= 0.05
 
 test-served: setup setup-postgresql setup-kafka ## of `make test` the tests that start servers
 	$(BIN)/pytest -m "(server or airflow) and not long" --durations=40

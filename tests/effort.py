@@ -1,6 +1,6 @@
 """The share of random cases that a property test tries, and of tests that run in turns; and the seed that chooses them.
 
-`make test-long` tries all of them. `make test` tries three tenths of the cases and runs an eighth of the tests in
+`make test-long` tries all of them. `make test` tries three tenths of the cases and runs a twentieth of the tests in
 turns, `make test-fast` tries a twentieth. The seed follows from the commit: each commit tries other cases. The head of
 pytest's output has these numbers, so a failure can be tried again.
 """

@@ -41,20 +41,21 @@ _code_version = functools.cache(code_version)
 
 def record_publication(
     lake: Lake, run: JudgedRun, stages: Sequence[Report], before: Publication, published_us: int, *, moved: bool
-) -> None:
+) -> dict[str, dict[str, Any]]:
     """Record that the run has published up to `published_us`; `before` is the publication in force before that.
 
-    A run that publishes nothing new (it has not `moved` the publication) gets no record, unless an earlier attempt of
-    it published and did not record that.
+    Returns what `_outputs` counts of each table. A run that publishes nothing new (it has not `moved` the publication)
+    gets no record and returns no counts, unless an earlier attempt of it published and did not record that.
     """
     before_us, tokens = before.published_us, [*run.lease.staged.values()]
     if not moved:
         if not _lacks_manifest(lake, run, before):
-            return
+            return {}
         newest = publications(lake, run.source, before)[-1]
         before_us, tokens = micros(newest.published_before), [t for t in before.tokens if t > newest.token]
     inputs, outputs = _inputs(lake, run.source, _landings(stages)), _outputs(lake, run.source, tokens)
     _record(lake, run, stages, before_us, published_us, {"outcome": "published", "inputs": inputs, "outputs": outputs})
+    return outputs
 
 
 def record_failure(

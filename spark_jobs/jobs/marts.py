@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from spark_jobs.config import Settings
@@ -45,6 +46,12 @@ def marts_follow(
         lake, project, {mart: v for mart, v in marts_on_view.versions.items() if mart not in visible}
     )
     visible = visible | regained
+    # a mart that has lost its view and has no model any more is gone: nothing could build it
+    with_model = project.models
+    left = {mart: v for mart, v in marts_on_view.versions.items() if mart in visible or mart in with_model}
+    if left != marts_on_view.versions:
+        marts_on_view = replace(marts_on_view, versions=left)
+        note_shown(settings.home, source.name, marts_on_view)
     if (marts_on_view.published_us, marts_on_view.project) == (published_us, project.version) and visible.issuperset(
         marts_on_view.versions
     ):

@@ -9,11 +9,13 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config import Settings, load_settings
+from spark_jobs.definitions.definition import definitions
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.gates import GateFailed
 from spark_jobs.jobs.context import RunStage
@@ -124,7 +126,8 @@ def attempt(
         _note_report(lease, name, seconds, lake.commits, summary)
         if name == LAST:
             published_us, moved = summary["published_us"], summary["moved"]
-            record_publication(lake, stage.judged, lease.stages, stage.publication, published_us, moved=moved)
+            outputs = record_publication(lake, stage.judged, lease.stages, stage.publication, published_us, moved=moved)
+            summary |= {"restated": _restated_windows(source, outputs)}
         lease.save()
     return {
         "stage": name,
@@ -135,6 +138,15 @@ def attempt(
         "commits": lake.commits - commits,
         "seconds": seconds,
     }
+
+
+def _restated_windows(source: Source, outputs: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """The number of published windows that a run changed or removed, by table; tables without any are left out."""
+    counts = {
+        f"silver.{definition.name}": outputs.get(definition.table().qualified, {}).get("restated", 0)
+        for definition in definitions(source)
+    }
+    return {table: count for table, count in counts.items() if count}
 
 
 def _note_report(lease: leases.Lease, name: str, seconds: float, commits: int, summary: Report) -> None:

@@ -499,6 +499,14 @@ def test_a_run_is_reported_measure_by_measure(capsys: pytest.CaptureFixture[str]
     assert "nothing came in 2024-01-02: taken as empty" in lines
 
 
+def test_a_run_says_which_published_windows_it_restated(capsys: pytest.CaptureFixture[str]) -> None:
+    report = run_report(files=1, rows=5)
+    report.stages[-1]["restated"] = {"silver.hourly": 3}
+    show(for_people(report))
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "windows restated in silver.hourly 3" in lines
+
+
 def test_only_people_have_a_limit_that_nobody_asked_for() -> None:
     assert [most_rows(None, as_json=as_json) for as_json in (True, False)] == [0, 100]
     assert [most_rows(5, as_json=as_json) for as_json in (True, False)] == [5, 5]

@@ -45,6 +45,7 @@ def test_a_project_has_all_parts_of_its_example(
     assert [fault for block in blocks for fault in find_faults(block)] == []
 
 
+@pytest.mark.turns
 def test_check_test_and_try_run_in_a_new_project(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

@@ -25,6 +25,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return settings
 
 
+@pytest.mark.turns
 def test_the_portal_links_to_what_dbt_says_of_the_marts(settings: Settings) -> None:
     assert docs_file(settings, DBT_DOCS) is None
     file, _ = write_dbt_docs(settings)

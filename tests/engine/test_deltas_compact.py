@@ -71,6 +71,7 @@ def same_bits(left: dict[str, EntityState], right: dict[str, EntityState]) -> bo
     return repr(sorted(left.items())) == repr(sorted(right.items()))
 
 
+@pytest.mark.turns
 @given(
     drawn=visible_deltas(),
     strategy=st.sampled_from(STRATEGIES),

@@ -117,6 +117,7 @@ def test_corrections_lead_to_what_a_recomputation_gives(kind: str, steps: list[A
     _check_corrections(KINDS[kind], steps, size)
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("adaptive")])
 @settings(max_examples=tries(150), deadline=None)

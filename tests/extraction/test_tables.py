@@ -186,6 +186,7 @@ def test_a_snapshot_lands_as_what_differs(
     assert (landed["gone_rows"], loads(lake)) == (4, [])
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     "step", [pytest.param("commit", marks=pytest.mark.long), "reveal", pytest.param("write", marks=pytest.mark.long)]
 )

@@ -70,6 +70,7 @@ def _run(spark: Session, settings: Settings, source: Source, first: int, last: i
         run_one(spark, stage, **given, settings=settings)
 
 
+@pytest.mark.turns
 def test_days_with_and_without_a_change_of_clocks_give_what_one_backfill_gives(
     lake: Session, spark_settings: Settings, tmp_path: Path
 ) -> None:

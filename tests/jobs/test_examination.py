@@ -169,6 +169,7 @@ DAMAGES: list[tuple[Callable[[Settings], None], str, str]] = [
 ]
 
 
+@pytest.mark.turns
 def test_each_damage_is_named_and_a_sound_lake_has_none(sound: Settings, tmp_path: Path) -> None:
     assert [finding.verdict for finding in examine_lake(sound)] == ["ok"]
     kept = tmp_path / "kept"
@@ -213,6 +214,7 @@ def test_a_first_run_that_was_stopped_while_it_created_tables_has_damaged_nothin
     assert list(examine_lake(sound)) == [Finding("lake", "ok", "records, tables and trace agree")]
 
 
+@pytest.mark.turns
 def test_a_publication_that_stands_twice_is_read_by_nobody(sound: Settings) -> None:
     published_twice(sound)
     with pytest.raises(PublicationDoubled, match="2, of the tokens"):

@@ -109,6 +109,7 @@ def below_is_refused(spark: SparkSession, home: Settings) -> None:
             assert [(r.readings, r.load) for r in joined.collect()] == [(1, 6)]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     "text", [WINDOWS, pytest.param(CHAINS, marks=[pytest.mark.spark, pytest.mark.long])], ids=["windows", "chains"]
 )

@@ -116,6 +116,7 @@ def test_maintenance_changes_no_answer_of_a_source_that_keeps_chains(lake: Spark
     assert {name: rows_of(lake.table(name)) for name in names} == before
 
 
+@pytest.mark.turns
 def test_of_a_source_file_that_no_run_has_accepted_nothing_is_judged(lake: SparkSession, home: Settings) -> None:
     write(home, 0, readings(0))
     run(lake, home, 0, 0)
@@ -126,6 +127,7 @@ def test_of_a_source_file_that_no_run_has_accepted_nothing_is_judged(lake: Spark
     assert "nothing was judged" in steps["audit"].found
 
 
+@pytest.mark.turns
 def test_a_step_that_fails_is_named_and_the_others_are_done(
     lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,3 +59,18 @@ def test_a_run_that_published_and_was_interrupted_is_recorded_by_its_retry(
     }
     restated = {table: output["restated"] for table, output in json.loads(last.outputs).items()}
     assert restated == {**dict.fromkeys(outputs, 0), "gold.state_history": 1}
+
+
+def test_the_summary_of_publish_counts_restated_windows_by_table(
+    lake: Session, spark_settings: Settings, tmp_path: Path
+) -> None:
+    home = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
+    home = write_source(home, SOURCE)
+    write_drops(home, [Reading(0, 10, "a", 5), Reading(1, 1450, "a", 5), Reading(1, 20, "a", 7)])
+    assert run(lake, home, 0, 0)[-1]["restated"] == {}
+    restated = run(lake, home, 1, 1)[-1]["restated"]
+    # the late row is beyond the limit of the hourly windows
+    assert lake.table("silver.hourly").where("revision > 0").count() == 0
+    assert (
+        restated == {"silver.shifts": lake.table("silver.shifts").where("revision > 0").count()} == {"silver.shifts": 1}
+    )

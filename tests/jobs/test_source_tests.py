@@ -95,6 +95,7 @@ def test_rows_that_differ_are_shown_on_both_sides() -> None:
     assert [row["mean"] for row in difference.found] == [2.0]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("old", "new", "table"),
     [
@@ -129,6 +130,7 @@ def test_a_line_is_taken_as_it_is_and_a_check_that_stops_the_run_is_expected() -
     assert "gate_failed" in refused.refused
 
 
+@pytest.mark.turns
 def test_the_command_says_which_tests_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "readings.yml"
     path.write_text(source_text())

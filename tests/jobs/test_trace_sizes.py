@@ -33,6 +33,7 @@ def sizes(lake: Session, name: str) -> list[dict[str, Any]]:
     return sorted((row for row in rows if row["trace_batches"] is not None), key=lambda row: row["landing"])
 
 
+@pytest.mark.turns
 def test_the_demos_weather_merges_by_its_retention_and_every_published_row_stays(
     lake: Session, settings: Settings
 ) -> None:
@@ -81,6 +82,7 @@ SHOWN = (
 )
 
 
+@pytest.mark.turns
 def test_a_trace_without_retention_merges_its_published_batches_as_they_are(
     lake: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +103,7 @@ def test_a_trace_without_retention_merges_its_published_batches_as_they_are(
     assert trace_of(lake, home, "meters") == [(2, 12), (0, 3), (0, 3)]
 
 
+@pytest.mark.turns
 def test_a_gate_that_rejects_a_run_after_a_merge_leaves_answers_as_they_were(
     lake: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

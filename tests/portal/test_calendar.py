@@ -66,6 +66,7 @@ def stands(home: Settings, drop: int) -> tuple[str, str, str | None]:
     return cell.verdict, cell.label, cell.run_id
 
 
+@pytest.mark.turns
 def test_the_calendar_follows_what_is_published_and_the_last_run_over_each_drop(
     file_lake: FileSession, home: Settings
 ) -> None:

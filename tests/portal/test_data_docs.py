@@ -40,6 +40,7 @@ def test_no_page_names_a_place_on_the_internet_but_as_a_link(docs: Path) -> None
         assert 'rel="stylesheet"' not in text
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_every_page_opens_quietly_and_says_what_was_found(docs: Path, size: tuple[int, int]) -> None:
     with browser() as started:

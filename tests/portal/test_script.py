@@ -63,6 +63,7 @@ def test_charts_are_drawn_and_read_by_keyboard(pages: Path, started: Any) -> Non
     visit.close()
 
 
+@pytest.mark.turns
 def test_every_chart_of_every_page_is_drawn_without_a_word_on_the_console(pages: Path, started: Any) -> None:
     kinds: set[str] = set()
     visit = opened(started, pages / "index.html", scheme="dark")

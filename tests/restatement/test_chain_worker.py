@@ -211,6 +211,7 @@ def test_a_segment_that_is_written_alone_ends_where_the_next_one_starts() -> Non
     assert sorted(ends, key=str) == [0, 1, None]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("mode", list(MEANINGS))
 @given(rows=updates(), strategy=st.sampled_from(STRATEGIES), data=st.data())
 @settings(max_examples=tries(10), deadline=None)
@@ -334,6 +335,7 @@ def with_parents_in_reach(landed: list[Row], part: list[Row], horizon: int) -> l
     return [{**row, "parent": None if row["parent"] in early else row["parent"]} for row in part]
 
 
+@pytest.mark.turns
 @given(rows=families(), data=st.data())
 @settings(max_examples=tries(40), deadline=None)
 def test_a_child_that_landed_before_its_parent_went_is_judged_as_before(rows: list[Row], data: st.DataObject) -> None:

@@ -61,6 +61,7 @@ def read_for(spark: SparkSession, scope: Scope, definition: Definition) -> tuple
     return len(rows.fragments) + len(published.fragments), sum(file.rows for file in made.files)
 
 
+@pytest.mark.turns
 def test_a_late_row_reads_the_files_of_its_days_however_long_the_history(lake: SparkSession, source: Source) -> None:
     read = []
     for days in (6, 24):

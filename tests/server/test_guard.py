@@ -369,6 +369,7 @@ def test_readers_are_answered_beside_a_run_that_works(served: Settings, reader: 
     assert reader("SELECT 7") == [(7,)]
 
 
+@pytest.mark.turns
 def test_statements_given_up_while_they_wait_take_no_seats_along(served: Settings, reader: Ask) -> None:
     """More of them than there are seats: without these nobody is answered."""
     seats, given_up = max(2, os.cpu_count() or 1), 0

@@ -64,7 +64,7 @@ def own(flights: Installation, tmp_path: Path) -> Iterator[Path]:
     (folder / "tests").mkdir()
     flights.environment["TIDEMARK_DBT"] = str(folder)
     yield folder
-    del flights.environment["TIDEMARK_DBT"]
+    flights.environment.pop("TIDEMARK_DBT", None)
 
 
 def day(installation: Installation, number: int, *, fails: bool = False) -> str:
@@ -193,7 +193,9 @@ def test_views_that_the_catalog_has_lost_come_back_as_they_were(flights: Install
     assert (versions(flights), builds(flights)) == (shown, begun), "nothing had to be built"
 
 
+@pytest.mark.turns
 def test_a_view_comes_back_as_it_was_also_where_a_hand_has_written_to_its_table(flights: Installation) -> None:
+    day(flights, 2)
     seen, begun = flights.sql(DELAYS), builds(flights)
     define(
         flights,
@@ -253,9 +255,14 @@ def test_marts_that_failed_with_the_server_are_not_their_owners_to_correct(fligh
 
 
 @pytest.mark.turns
-def test_a_lost_catalog_and_its_names_come_back_without_anybody(flights: Installation) -> None:
+def test_a_lost_catalog_and_its_names_come_back_without_anybody(flights: Installation, own: Path) -> None:
     names = ("marts.airport_delays", "silver.rotations", "gold.flights")
-    day(flights, 2)  # by the models that the server knows, too
+    model = own / "models" / "given_up.sql"
+    model.write_text("select count(*) as n from {{ source('silver', 'departure_delays') }}")
+    day(flights, 2)
+    del flights.environment["TIDEMARK_DBT"]
+    day(flights, 2)  # by the models that the server knows
+    assert "given_up" in versions(flights), "its table is there without its model"
     seen = [flights.sql(f"SELECT count(*) AS n FROM {name}") for name in names]
     count = f"SELECT count(*) AS n FROM {names[0]}"
     restarts, begun = part(flights, "lake").restarts, builds(flights)
@@ -273,6 +280,7 @@ def test_a_lost_catalog_and_its_names_come_back_without_anybody(flights: Install
     assert "flights: mended: the catalog had lost " in repairs(flights.settings)[0]
     assert [flights.sql(f"SELECT count(*) AS n FROM {name}") for name in names] == seen
     assert builds(flights) == begun, "the marts' tables were there"
+    assert "given_up" not in versions(flights), "neither its view nor its model is there"
 
 
 def part(installation: Installation, name: str) -> PartState:

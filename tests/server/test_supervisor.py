@@ -393,6 +393,7 @@ def test_a_killed_supervisor_takes_its_parts_with_it(settings: Settings, supervi
     until(lambda: holder(settings) is None)
 
 
+@pytest.mark.turns
 def test_what_outlives_a_killed_supervisor_is_reported_and_ended_by_down(
     settings: Settings, supervise: Supervise
 ) -> None:

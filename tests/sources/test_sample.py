@@ -48,6 +48,7 @@ def test_the_first_week_of_flights_has_5805_rows_of_which_8_have_no_aircraft(wee
     assert sum(row["tailnum"] == "NA" for row in rows) == 8
 
 
+@pytest.mark.turns
 def test_the_year_has_the_lateness_that_the_design_names(year: list[tuple[str, dict[str, str]]]) -> None:
     assert len(year) == 336_776
     event_days = [(day, (row["departed"] or row["scheduled"])[:10]) for day, row in year]

@@ -47,6 +47,7 @@ def append(table: Path, *numbers: int, part: str = "b", dropped: tuple[str, ...]
     append_files(TableHandle(str(table)), files, dropped=("part", dropped))
 
 
+@pytest.mark.turns
 @pytest.mark.spark
 def test_after_any_commits_of_both_it_says_what_the_log_says(spark: SparkSession, table: Path) -> None:
     chosen, fence = random.Random(7), Fence("meters", 0)

@@ -58,6 +58,7 @@ def out_of_reach(days: Days, handles: list[str]) -> Iterator[int]:
             shutil.move(path.with_suffix(".away"), path)
 
 
+@pytest.mark.turns
 def test_a_run_opens_the_batches_that_come_due_and_no_others(days: Days) -> None:
     days.land(0, scheduled(0))
     widths = []
@@ -84,6 +85,7 @@ def test_a_run_opens_the_batches_that_come_due_and_no_others(days: Days) -> None
     assert sorted(row.row_id for row in waiting.collect()) == sorted(r for r, at, _ in days.history if at >= hi_us)
 
 
+@pytest.mark.turns
 def test_what_is_not_due_before_a_time_is_read_from_the_buckets_below_it_alone(days: Days) -> None:
     days.land(0, scheduled(0))
     days.publish()

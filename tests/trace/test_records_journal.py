@@ -70,6 +70,7 @@ def write(folder: Path, name: str) -> None:
                 continue
 
 
+@pytest.mark.turns
 def test_of_processes_that_commit_at_once_none_loses_a_step(journal: RecordsJournal, tmp_path: Path) -> None:
     code = "import sys; from pathlib import Path; from tests.trace.test_records_journal import write;"
     code += "write(Path(sys.argv[1]), sys.argv[2])"

@@ -255,6 +255,7 @@ def test_frontiers_say_when_they_moved_also_in_a_lake_made_before_they_did(
     assert days.standing().has_landed(range(2))
 
 
+@pytest.mark.turns
 def test_what_goes_and_comes_below_the_horizon_stands_beside_what_counts_whatever_merges(days: Days) -> None:
     """A row of the first day, changed twice once its day is below the horizon of two days."""
     noon = 12 * HOUR_US

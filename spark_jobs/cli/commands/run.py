@@ -250,6 +250,7 @@ def for_people(report: RunReport) -> Group:
         measures += [(_WHERE_ANY[name], stage[name]) for name in _WHERE_ANY if stage.get(name)]
         if stage["stage"] == LAST:
             measures.insert(0, ("new rows published", "yes" if stage.get("moved") else "no, there are none"))
+            measures += [(f"windows restated in {name}", n) for name, n in stage.get("restated", {}).items()]
         first = (stage["stage"], stage["seconds"], stage["commits"])
         lines = measures or [("", "nothing to do")]
         rows += [(*(first if number == 0 else ("", "", "")), *line) for number, line in enumerate(lines)]

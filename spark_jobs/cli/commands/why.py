@@ -72,11 +72,12 @@ def _behind_mart(settings: Settings, source: Source, name: str) -> PublishedTabl
     follows = None if mart is None or mart.source != source.name else mart.follows
     if mart is None or follows is None:
         asked = [f"{MARTS}{each.name}" for each in all_marts.values() if each.follows and each.source == source.name]
+        read = [] if mart is None else mart.reads
         raise unknown_name(
             name,
             asked,
             expected=f"a mart whose rows are those of one table of {source.name}: {', '.join(asked) or 'none'}",
-            next_step="name one of them, or the table of silver or gold that the mart reads",
+            next_step=f"name one of them, or {' or '.join(read) or 'the table of silver or gold that the mart reads'}",
         )
     return replace(follows, also={**follows.also, **dict(zip(mart.grain, follows.key, strict=True))})
 

@@ -97,6 +97,7 @@ def frame(deltas: Any, mode: str, strategy: Strategy, **frontiers: int) -> Chain
     return replace(done, segments=done.segments.localCheckpoint())
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("mode", "strategy"),
     [

@@ -62,6 +62,7 @@ def in_one_task(rows: list[tuple[Any, ...]]) -> dict[int, int | None]:
     return found
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("kind", ARRIVALS)
 def test_ranges_of_arrivals_give_the_stream_times_of_one_task(spark: SparkSession, kind: str) -> None:
     rows = rows_of(kind, ARRIVALS[kind])
