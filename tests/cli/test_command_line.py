@@ -268,6 +268,7 @@ def test_debug_lets_the_traceback_through(here: Settings) -> None:
         run(["--debug", "sql", "SELECT 1"])
 
 
+@pytest.mark.slow
 def test_the_doctor_fails_and_says_what_to_do(
     here: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

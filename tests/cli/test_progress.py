@@ -181,6 +181,7 @@ def make(*arguments: str) -> str:
     return subprocess.run(["make", *arguments], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_set_up_says_each_step_and_what_to_type_next_but_not_within_another_target() -> None:
     steps = make("--dry-run", "--always-make", "setup")
     said = [line for line in steps.splitlines() if line.startswith(("echo", "printf"))]

@@ -148,6 +148,7 @@ def test_arguments_of_try_that_do_not_go_together_are_refused(
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_files_of_ones_own_are_tried_with_a_source_file(tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "2024-03-05.csv"
     path.write_text("id,sensor,at,temperature,battery\n1,attic,2024-03-05T10:00:00Z,12.5,3.0\nx\n")

@@ -104,6 +104,7 @@ def test_nothing_is_lost_and_each_seal_takes_what_is_due(days: list[tuple[int, l
         assert numbers == sorted(numbers)
 
 
+@pytest.mark.slow
 def test_an_update_that_waits_for_a_year_is_moved_a_few_times_and_rarely_opened() -> None:
     random = np.random.default_rng(5)
     waiting, most, ahead = Waiting(), 0, 400

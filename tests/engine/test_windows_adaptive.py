@@ -223,6 +223,7 @@ def test_a_share_of_the_memory_is_the_decimal_that_was_written() -> None:
 SIZES = st.sampled_from([0, 1, 7, 2**53, 2**53 + 1, 2**62, 2**63 - 1])
 
 
+@pytest.mark.slow
 @settings(max_examples=tries(100), deadline=None)
 @given(st.lists(SIZES, min_size=1, max_size=8), st.sampled_from([7, 2**53 + 1, 2**62 + 1, 2**63 - 1]))
 def test_sizes_are_exact_up_to_int64_and_refused_beyond(sizes: list[int], limit: int) -> None:

@@ -130,6 +130,7 @@ def test_dropped_it_is_gone_and_can_be_created_again(tmp_path: Path, production:
     create_environment(tmp_path, "dev", production)
 
 
+@pytest.mark.slow
 def test_the_commands(
     settings: Settings, production: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,8 @@ from spark_jobs.storage.coordination.lake_claims import (
 )
 from tests.moto import BUCKET, bucket_files, s3_server
 
+pytestmark = pytest.mark.slow
+
 ONE, OTHER = (Claimant(name, f"/srv/{name}", f"host-{name}") for name in ("one", "other"))
 
 

@@ -69,6 +69,7 @@ def test_a_flipped_byte_is_seen_by_the_deep_check(lake: Path) -> None:
     assert "cannot be read" in finding
 
 
+@pytest.mark.slow
 def test_any_flipped_byte_is_seen_where_hadoop_has_left_checksums(lake: Path) -> None:
     file = lake / "gold.db" / "state" / "part 2.parquet"
     whole = file.read_bytes()

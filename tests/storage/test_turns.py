@@ -191,6 +191,7 @@ def _runs(folder: Path, seed: int, log: Any) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_processes_that_want_the_source_at_once_have_it_one_after_the_other(folder: Path) -> None:
     context = multiprocessing.get_context("fork")
     with context.Manager() as manager:

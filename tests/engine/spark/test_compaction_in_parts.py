@@ -37,6 +37,7 @@ def compacted(mode: str, rows: list[Row], policy: CompactionPolicy, frontiers: F
     return pa.Table.from_batches(compactor(iter(table.to_batches(max_chunksize=3))), compactor.schema())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", list(MEANINGS))
 @given(
     rows=updates(),
@@ -61,6 +62,7 @@ def test_chains_in_stretches_answer_as_a_replay_does(
         assert same_bits(states, question, naive), (code, time, known_at)
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_not_held_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "PART_BYTES", 4000)
     worked_on: list[int] = []

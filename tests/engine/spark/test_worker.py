@@ -107,6 +107,7 @@ def test_a_task_without_windows_tells_what_it_flushed(local_folder: Path) -> Non
 WIDE = {"collected": collect("v", 500), "sums": vector_sum("w")}
 
 
+@pytest.mark.slow
 def test_windows_of_wide_values_keep_to_the_budget_by_their_real_bytes(local_folder: Path) -> None:
     # each window has a list of 500 numbers and a vector of 40: a hundred times what columns of 8 bytes are
     n, inputs = 10_000, WindowInputs(["k"], "t", WIDE)
