@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.cli.commands.demo import WEEKS
+from spark_jobs.cli.commands.demo import WEATHER_RUNS
 from spark_jobs.config import CHECKOUT, Settings
 from spark_jobs.portal.pages import Portal
 from spark_jobs.sample import prepare_sample
@@ -39,13 +39,14 @@ def test_the_demos_weather_merges_by_its_retention_and_every_published_row_stays
 ) -> None:
     """The source `climate` is `weather` without retention."""
     assert RETENTION in WEATHER
-    prepare_sample(settings.landing_folder, last=date.fromisoformat(WEEKS[-1][-1]), sources=("weather",))
+    prepare_sample(settings.landing_folder, last=date.fromisoformat(WEATHER_RUNS[-1][-1]), sources=("weather",))
     home = write_source(settings, WEATHER, "weather")
     plain = WEATHER.replace(RETENTION, "").replace("source: weather\n", "source: climate\n")
     write_source(settings, plain, "climate")
     for name in ("weather", "climate"):
-        for week in range(4):
-            run(lake, home, 7 * week, 7 * week + 6, source=name, start=YEAR)
+        for days in WEATHER_RUNS:
+            first, last = (int(day[-2:]) - 1 for day in days)
+            run(lake, home, first, last, source=name, start=YEAR)
     (_, first), (_, second), *later = trace_of(lake, home, "climate")
     merged, *rest = trace_of(lake, home, "weather")
     assert merged == (1, first + second)

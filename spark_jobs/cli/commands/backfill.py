@@ -125,13 +125,11 @@ def slice_drops(source: Source, drops: list[DropStatus], batch: int | None) -> l
     return slices(drops, batch=batch or source.dag.batch, most_bytes=SLICE_BYTES)
 
 
-def backfill_range(settings: Settings, source: Source, first: str, last: str, *, batch: int) -> list[SliceRun]:
-    """Run a range, so many drops a run, as the command does."""
+def backfill_range(settings: Settings, source: Source, first: str, last: str) -> list[SliceRun]:
+    """Run a range of drops as one run, as the command does."""
     from spark_jobs.server import backfill as backfills
 
-    drops = drops_asked_for(settings, source, first, last)
-    slices = [_slice(source, each) for each in slice_drops(source, drops, batch)]
-    work = backfills.new_backfill(source.name, slices)
+    work = backfills.new_backfill(source.name, [_slice(source, drops_asked_for(settings, source, first, last))])
     return through_airflow(settings, source, work)
 
 

@@ -17,9 +17,10 @@ from spark_jobs.cli.commands.run import run_source
 from spark_jobs.cli.output import note, show, table
 from spark_jobs.config import Settings, load_settings
 
-FIRST, LAST = "2013-01-01", "2013-01-07"
-WEEKS = tuple((f"2013-01-{day:02}", f"2013-01-{day + 6:02}") for day in (1, 8, 15, 22))
-"""The weeks of weather, a run each. In the fourth run, since passes the first two, and their batches merge."""
+FLIGHT_RUNS = (("2013-01-01", "2013-01-01"), ("2013-01-02", "2013-01-02"), ("2013-01-03", "2013-01-07"))
+"""The first and last days of the runs of flights. The second day restates windows of the first."""
+WEATHER_RUNS = tuple((f"2013-01-{day:02}", f"2013-01-{day + 6:02}") for day in (1, 8, 15, 22))
+"""The first and last days of the runs of weather. In the fourth, since passes the first two, and their batches merge."""
 
 
 def register(app: typer.Typer) -> None:
@@ -48,10 +49,11 @@ def demo() -> None:
     mark = time_step("start", start_s)
     _prepare(settings)
     mark = time_step("sample data", mark)
-    note(f"backfilling flights from {FIRST} to {LAST} through Airflow")
-    backfill_range(settings, known_source(settings, "flights"), FIRST, LAST, batch=1)
-    mark = time_step("seven runs of flights through Airflow", mark)
-    for first, last in WEEKS:
+    for first, last in FLIGHT_RUNS:
+        note(f"backfilling flights from {first} to {last} as one run through Airflow")
+        backfill_range(settings, known_source(settings, "flights"), first, last)
+    mark = time_step("three runs of flights through Airflow", mark)
+    for first, last in WEATHER_RUNS:
         note(f"running weather from {first} to {last} as one run, without Airflow")
         lo, hi = drops_between(known_source(settings, "weather"), first, last)
         run_source(settings, "weather", lo, hi, prefix="demo")
@@ -69,8 +71,8 @@ def _prepare(settings: Settings) -> None:
 
     from spark_jobs.sample import prepare_sample
 
-    for source, last in (("flights", LAST), ("weather", WEEKS[-1][-1])):
-        first_day, last_day = date.fromisoformat(FIRST), date.fromisoformat(last)
+    for source, runs in (("flights", FLIGHT_RUNS), ("weather", WEATHER_RUNS)):
+        first_day, last_day = date.fromisoformat(runs[0][0]), date.fromisoformat(runs[-1][-1])
         prepare_sample(settings.landing_folder, first=first_day, last=last_day, sources=(source,))
 
 
