@@ -20,7 +20,7 @@ from spark_jobs.config import Settings, load_settings
 FLIGHT_RUNS = (("2013-01-01", "2013-01-01"), ("2013-01-02", "2013-01-02"), ("2013-01-03", "2013-01-07"))
 """The first and last days of the runs of flights. The second day restates windows of the first."""
 WEATHER_RUNS = tuple((f"2013-01-{day:02}", f"2013-01-{day + 6:02}") for day in (1, 8, 15, 22))
-"""The first and last days of the runs of weather. In the fourth, since passes the first two, and their batches merge."""
+"""The first and last days of the runs of weather. In the fourth, since passes the first two, whose batches merge."""
 
 
 def register(app: typer.Typer) -> None:
