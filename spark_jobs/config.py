@@ -25,6 +25,7 @@ from spark_jobs.settings.file import (
     ENVIRONMENT_PREFIX,
     IS_CHECKOUT,
     PATHS,
+    STORE_PATIENCE_S,
     VARIABLE,
     absolute,
     absolute_list,
@@ -244,6 +245,7 @@ class Settings(SettingsOfSources):
         description="days that logs, reports and kept plans stay once nobody writes them any more; Airflow's records of"
         " runs stay as long, and 30 days at least",
     )
+    store_patience_s: float = Field(default=STORE_PATIENCE_S, gt=0, description="seconds that S3 may refuse requests")
     backup: str | None = Field(
         default=None, description="where maintenance adds a backup: a path, or a URI such as s3a://bucket/lake"
     )

@@ -68,6 +68,12 @@ class CatalogLost(TidemarkError):
     code = "catalog_lost"
 
 
+class StoreUnreachable(TidemarkError):
+    """An object store refuses access, or does not answer. Facts: `log`, or the `place` of a backup."""
+
+    code = "store_unreachable"
+
+
 class Unexpected(TidemarkError):
     """A failure of no known kind. Facts: `log`."""
 
@@ -162,6 +168,21 @@ _KINDS = [
         " serves; then do the same again",
         # for a missing file of Derby's, Hive passes on Derby's message, or only its SQL state
         texts=re.compile(r"MetaException.*Container \S+ (not found|cannot be opened)|ERROR 40XD2", re.DOTALL),
+    ),
+    _Kind(
+        StoreUnreachable,
+        "the object store to answer within `store_patience_s`",
+        "one that refuses requests or does not answer",
+        "see whether it runs and how many requests it allows; then do the same again: a run continues where it ended",
+        # the words of S3 itself, of Amazon's library in Arrow, of `deltalake`'s, and of Spark's
+        texts=re.compile(
+            r"SlowDown|reduce your request rate"
+            r"|AWS Error (SLOW_DOWN|SERVICE_UNAVAILABLE|NETWORK_CONNECTION|INTERNAL_FAILURE)"
+            r"|AWS Error UNKNOWN \(HTTP status 5\d\d\)|Generic S3 error.*(5\d\d [A-Z]|error sending request)"
+            r"|AWSServiceThrottledException|AWSStatus500Exception|AWSServiceIOException"
+            r"|\bS3A?\b.*(Service Unavailable|Connection refused|Unable to execute HTTP request)",
+            re.DOTALL,
+        ),
     ),
     _Kind(
         TableFileDamaged,

@@ -2,13 +2,20 @@
 
 Each of the three reads the keys from the environment by itself, in the process that uses it. This module handles their
 differences: Spark has its own names for the endpoint and the region, and `deltalake` uses HTTP only if allowed to.
+
+All three repeat a request that the store refuses for now (503, "slow down") or does not answer, with growing random
+pauses, for about `patience_s()`. By themselves they give up after 1 to 3 seconds, or go on for hours.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
+from itertools import accumulate, count
 from urllib.parse import urlsplit
+
+from spark_jobs.settings.file import STORE_PATIENCE_S, early_setting
 
 _SCHEMES = ("s3", "s3a", "s3n")
 _PREFIX = "spark.hadoop.fs.s3a."
@@ -45,6 +52,19 @@ def endpoint() -> str | None:
     return os.environ.get(_ENDPOINT) or None
 
 
+def patience_s() -> float:
+    """The seconds for which a refused request is repeated: the setting `store_patience_s`, read from the environment or
+    the settings file, since the processes of tasks have no `Settings`."""
+    return float(early_setting("store_patience_s") or STORE_PATIENCE_S)
+
+
+def arrow_attempts(within_s: float) -> int:
+    """The number of attempts at a request by which Arrow's S3 has waited for about `within_s` seconds."""
+    # the pauses of Amazon's library double up to 20 s, and are half as long on average
+    pauses = accumulate(min(0.25 * 2**place, 10.0) for place in count())
+    return next(attempts for attempts, waited in enumerate(pauses, 1) if waited >= within_s)
+
+
 def spark_settings(scratch: str) -> dict[str, str]:
     """The settings of S3 that Spark needs. They have no keys, which Spark reads from the environment.
 
@@ -55,6 +75,11 @@ def spark_settings(scratch: str) -> dict[str, str]:
         "buffer.dir": scratch,
         # the stream that prefetches needs one more library, and does not know the parts that pyarrow has already read
         "input.stream.type": "classic",
+        # the first pause doubles with each try
+        "retry.limit": _doublings(0.5),
+        "retry.interval": "500ms",
+        "retry.throttle.limit": _doublings(0.1),
+        "retry.throttle.interval": "100ms",
     }
     if of_region := region():
         settings["endpoint.region"] = of_region
@@ -69,12 +94,25 @@ def options_of(sparks: Mapping[str, str]) -> dict[str, str]:
     options = {name: value for theirs, name in _SPARKS.items() if (value := sparks.get(_PREFIX + theirs))}
     if _ENDPOINT in options and "://" not in options[_ENDPOINT]:
         options[_ENDPOINT] = f"https://{options[_ENDPOINT]}"
-    return options | _plain_http(options.get(_ENDPOINT))
+    return options | _plain_http(options.get(_ENDPOINT)) | _retries(patience_s())
 
 
-def environment_options(place: str) -> dict[str, str]:
-    """The options that `deltalake` needs, beside the environment, to open the table at a path or URI."""
-    return _plain_http(endpoint()) if is_s3(place) else {}
+def environment_options(place: str, within_s: float | None = None) -> dict[str, str]:
+    """The options that `deltalake` needs, beside the environment, to open the table at a path or URI.
+
+    `within_s`: the seconds for which a refused request is repeated; None: `patience_s()`.
+    """
+    return _plain_http(endpoint()) | _retries(within_s or patience_s()) if is_s3(place) else {}
+
+
+def _doublings(first_s: float) -> str:
+    """The number of pauses that take as long as the patience, if the first takes `first_s` and each twice the last."""
+    return str(max(math.ceil(math.log2(patience_s() / first_s + 1)), 0))
+
+
+def _retries(within_s: float) -> dict[str, str]:
+    """The options of `deltalake` that end its retries by their time, not by their number."""
+    return {"max_retries": "10000", "retry_timeout": f"{within_s:g}s", "backoff_config.max_backoff": "5s"}
 
 
 def _plain_http(server: str | None) -> dict[str, str]:

@@ -20,6 +20,8 @@ from pyarrow import fs
 from spark_jobs.config import CHECKOUT
 
 BUCKET = "bucket"
+THROTTLED = "throttled"
+"""The name of a file in the server's folder. While it is there, the server refuses each request: "slow down"."""
 KEYS = {"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
 
 
@@ -65,6 +67,22 @@ class _OneWriter:
             return self._application(request, start)
 
 
+class _Throttling:
+    """The application, or S3's refusal of each request while the file `throttled` is there."""
+
+    _REFUSAL = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+
+    def __init__(self, application: Any, throttled: Path) -> None:
+        self._application, self._throttled = application, throttled
+
+    def __call__(self, request: dict[str, Any], start: Any) -> Iterable[bytes]:
+        if not self._throttled.exists():
+            return self._application(request, start)
+        request["wsgi.input"].read(int(request.get("CONTENT_LENGTH") or 0))
+        start("503 Slow Down", [("Content-Type", "application/xml"), ("Content-Length", str(len(self._REFUSAL)))])
+        return [] if request["REQUEST_METHOD"] == "HEAD" else [self._REFUSAL]
+
+
 def _serve(port_file: Path) -> None:
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
@@ -78,7 +96,9 @@ def _serve(port_file: Path) -> None:
         def log_request(self, *_: Any) -> None:
             """Requests are not news."""
 
-    application = _OneWriter(DomainDispatcherApplication(create_backend_app))
+    application = _Throttling(
+        _OneWriter(DomainDispatcherApplication(create_backend_app)), port_file.with_name(THROTTLED)
+    )
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Quiet)
     draft = port_file.with_suffix(".draft")
     draft.write_text(str(server.server_port))

@@ -13,20 +13,13 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import fs
 
-from spark_jobs.errors import TidemarkError
-from spark_jobs.failures import NO_ROOM, DiskFull
+from spark_jobs.failures import NO_ROOM, DiskFull, StoreUnreachable
 from spark_jobs.model import ReportStep
 from spark_jobs.s3 import environment_options, with_scheme
 from spark_jobs.storage.delta.places import LakeFolder, TableHandle, object_files
 
 T = TypeVar("T")
 _PIECE = 4 << 20
-
-
-class StoreUnreachable(TidemarkError):
-    """A place of a backup refuses access, or does not answer. Facts: `place`."""
-
-    code = "store_unreachable"
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 from spark_jobs.errors import TidemarkError
+from spark_jobs.s3 import is_s3
+from spark_jobs.storage.delta.places import s3_files
 
 _NO_BLOCKING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe would wait for its writer
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
@@ -79,6 +81,8 @@ def remote_folder(uri: str) -> tuple[fs.FileSystem, str]:
         LandingUnreachable: no file system of Arrow's takes the URI.
     """
     parts = urlsplit(uri)
+    if is_s3(uri) and "@" not in parts.netloc and not parts.query:
+        return s3_files(), f"{parts.netloc}{unquote(parts.path)}".rstrip("/")
     with reaching(uri):
         return fs.FileSystem.from_uri(urlunsplit(parts._replace(scheme=_SCHEMES.get(parts.scheme, parts.scheme))))
 

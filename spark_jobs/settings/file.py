@@ -19,6 +19,8 @@ from spark_jobs.errors import ConfigurationError
 
 NAME = "tidemark.toml"
 ENVIRONMENT_PREFIX = "TIDEMARK_"
+STORE_PATIENCE_S = 120.0
+"""The default of the setting `store_patience_s`, which code reads by `early_setting`, too."""
 VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
 CHECKOUT = Path(__file__).resolve().parents[2]
 """The folder that contains `spark_jobs`: a checkout, or `site-packages` of an installed package."""
@@ -71,7 +73,7 @@ def read_settings_file(file: Path) -> dict[str, Any]:
 
 
 def early_setting(name: str) -> str | None:
-    """A setting of the environment or the file, for code that does not load `Settings`; None if neither has it.
+    """A setting of the environment or the file as text, for code that does not load `Settings`; None if neither has it.
 
     Raises:
         ConfigurationError: the file can't be used.
@@ -81,7 +83,7 @@ def early_setting(name: str) -> str | None:
         return value
     file = find_settings_file()
     value = read_settings_file(file).get(name) if file else None
-    return value if isinstance(value, str) else None
+    return str(value) if isinstance(value, (str, int, float)) else None
 
 
 def project_folder() -> Path:

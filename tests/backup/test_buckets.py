@@ -10,8 +10,8 @@ import pytest
 from pyarrow import fs
 
 from spark_jobs.backup import back_up, restore, verify
-from spark_jobs.backup.stores import StoreUnreachable
 from spark_jobs.config import Settings
+from spark_jobs.failures import StoreUnreachable
 from spark_jobs.storage.descriptions.tables import FILES
 from spark_jobs.storage.lakes.stored_lake import StoredLake
 from tests.backup.test_backups import content, empty_home, publish

@@ -39,6 +39,8 @@ LOST_AFTER_S = 60.0
 """Seconds for which another home's beat must not change until its claim may be taken over."""
 _LOOK_S = 2.0
 """Seconds between two looks at another home's beat."""
+_WITHIN_S = 3.0
+"""The seconds for which a request is repeated that the store refuses: a beat must fail long before SILENT_S."""
 _CLAIM = "tidemark_claim"
 """The entry of a commit with the claim, as JSON."""
 _ENDED = "ended"
@@ -92,7 +94,7 @@ class LakeClaim:
             LakeClaimed: another home has the lake and lives, or claimed it at the same time.
         """
         table = f"{with_scheme(place, 's3').rstrip('/')}/{HOMES}"
-        files = object_files(table)
+        files = object_files(table, _WITHIN_S)
         version, newest = _newest(table)
         if newest is not None and newest.id != claimant.id:
             _expect_lost(files, version, newest, wait, report)
@@ -144,13 +146,17 @@ class LakeClaim:
         )
 
 
+def _options(table: str) -> dict[str, str]:
+    return environment_options(table, _WITHIN_S)
+
+
 def _newest(table: str) -> tuple[int, Claimant | None]:
     """The newest version of the table of claims with its claim; -1 and None if there is no table."""
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        opened = DeltaTable(table, storage_options=environment_options(table))
+        opened = DeltaTable(table, storage_options=_options(table))
     except TableNotFoundError:
         return -1, None
     (commit,) = opened.history(1)
@@ -166,10 +172,14 @@ def _put(table: str, version: int, claim: str) -> bool:
     try:
         if version < 0:
             DeltaTable.create(
-                table, _SCHEMA, mode="error", storage_options=environment_options(table), commit_properties=properties
+                table,
+                _SCHEMA,
+                mode="error",
+                storage_options=_options(table),
+                commit_properties=properties,
             )
         else:
-            opened = DeltaTable(table, version=version, storage_options=environment_options(table))
+            opened = DeltaTable(table, version=version, storage_options=_options(table))
             opened.create_write_transaction([], "append", _SCHEMA, commit_properties=properties)
     except CommitFailedError:
         return False

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from spark_jobs.s3 import SPARKS_SETTINGS, endpoint, is_s3, options_of, region, with_scheme
+from spark_jobs.s3 import SPARKS_SETTINGS, arrow_attempts, endpoint, is_s3, options_of, patience_s, region, with_scheme
 from spark_jobs.storage.descriptions.schema import Table
 
 if TYPE_CHECKING:
@@ -53,15 +53,29 @@ def file_system(place: str, options: Mapping[str, str]) -> fs.FileSystem:
     return fs.SubTreeFileSystem(place, fs.LocalFileSystem())
 
 
-def object_files(uri: str) -> fs.FileSystem:
-    """Arrow's own file system of a prefix in S3, with paths relative to it; keys come from the environment (`AWS_…`).
+def s3_files(within_s: float | None = None) -> fs.FileSystem:
+    """Arrow's own file system of S3, with paths that begin with a bucket; keys come from the environment (`AWS_…`).
+
+    `within_s`: the seconds for which a refused request is repeated; None: `patience_s()`.
+    """
+    from pyarrow import fs
+
+    return fs.S3FileSystem(
+        region=region(),
+        endpoint_override=endpoint(),
+        allow_delayed_open=True,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=arrow_attempts(within_s or patience_s())),
+    )
+
+
+def object_files(uri: str, within_s: float | None = None) -> fs.FileSystem:
+    """`s3_files` of a prefix in S3, with paths relative to it.
 
     It writes buffers of Arrow, which that of `deltalake` cannot; a small object is put by one request.
     """
     from pyarrow import fs
 
-    system = fs.S3FileSystem(region=region(), endpoint_override=endpoint(), allow_delayed_open=True)
-    return fs.SubTreeFileSystem(with_scheme(uri, "s3").removeprefix("s3://"), system)
+    return fs.SubTreeFileSystem(with_scheme(uri, "s3").removeprefix("s3://"), s3_files(within_s))
 
 
 def storage_options(spark: SparkSession, root: str) -> dict[str, str]:
