@@ -326,10 +326,10 @@ def _lost_its_server(call: grpc.Call) -> bool:
     import grpc
 
     if call.code() is grpc.StatusCode.CANCELLED:
-        # a server that ends in order resets the calls that it has not answered; Spark answers INTERNAL, and so it does
-        # to an interrupt
+        # a server that ends in order resets calls without an answer; Spark itself answers INTERNAL, as to an interrupt
         return not (isinstance(call, grpc.Future) and call.cancelled())
-    return call.code() is grpc.StatusCode.UNAVAILABLE or END_OF_SPARK.search(call.details() or "") is not None
+    lost = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED)  # the next server has another token
+    return call.code() in lost or END_OF_SPARK.search(call.details() or "") is not None
 
 
 def _server_lost(settings: Settings) -> ServerUnreachable:
