@@ -58,6 +58,6 @@ def test_a_bucket_that_does_not_answer_is_named(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_REGION", "here")
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("TIDEMARK_STORE_PATIENCE_S", "0.5")
     with pytest.raises(StoreUnreachable, match="s3://bucket/backup"):
         back_up(settings, "s3a://bucket/backup")

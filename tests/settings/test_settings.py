@@ -35,15 +35,18 @@ def test_one_set_of_variables_says_where_s3_is(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret")
     sparks = spark_settings(str(tmp_path))
     assert "a-secret" not in str(sparks)
+    patience = {"max_retries": "10000", "retry_timeout": "120s", "backoff_config.max_backoff": "5s"}
     assert options_of(sparks) == {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9000",
         "AWS_REGION": "here",
         "AWS_ALLOW_HTTP": "true",
+        **patience,
     }
-    assert environment_options("s3a://bucket/lake") == {"AWS_ALLOW_HTTP": "true"}
+    assert environment_options("s3a://bucket/lake") == {"AWS_ALLOW_HTTP": "true", **patience}
     assert environment_options("/srv/lake") == environment_options("hdfs://name/lake") == {}
     assert options_of({"spark.hadoop.fs.s3a.endpoint": "s3.example.org"}) == {
-        "AWS_ENDPOINT_URL": "https://s3.example.org"
+        "AWS_ENDPOINT_URL": "https://s3.example.org",
+        **patience,
     }
 
 
