@@ -107,7 +107,7 @@ def environment_options(place: str, within_s: float | None = None) -> dict[str, 
 
 def _doublings(first_s: float) -> str:
     """The number of pauses that take as long as the patience, if the first takes `first_s` and each twice the last."""
-    return str(max(math.ceil(math.log2(patience_s() / first_s + 1)), 0))
+    return str(math.ceil(math.log2(patience_s() / first_s + 1)))
 
 
 def _retries(within_s: float) -> dict[str, str]:
