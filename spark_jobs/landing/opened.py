@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_jobs.errors import TidemarkError
-from spark_jobs.s3 import is_s3
+from spark_jobs.s3 import endpoint, is_s3
 from spark_jobs.storage.delta.places import s3_files
 
 _NO_BLOCKING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe would wait for its writer
@@ -81,9 +81,11 @@ def remote_folder(uri: str) -> tuple[fs.FileSystem, str]:
         LandingUnreachable: no file system of Arrow's takes the URI.
     """
     parts = urlsplit(uri)
-    if is_s3(uri) and "@" not in parts.netloc and not parts.query:
-        return s3_files(), f"{parts.netloc}{unquote(parts.path)}".rstrip("/")
     with reaching(uri):
+        if is_s3(uri) and "@" not in parts.netloc and not parts.query:
+            # a bucket of Amazon's may be in another region than the lake
+            of_region = None if endpoint() else fs.resolve_s3_region(parts.netloc)
+            return s3_files(of_region=of_region), f"{parts.netloc}{unquote(parts.path)}".rstrip("/")
         return fs.FileSystem.from_uri(urlunsplit(parts._replace(scheme=_SCHEMES.get(parts.scheme, parts.scheme))))
 
 

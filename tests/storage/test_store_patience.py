@@ -9,11 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyarrow import fs
 
 from spark_jobs.config import Settings
 from spark_jobs.failures import StoreUnreachable, recognize
 from spark_jobs.landing.files import RemoteDirectory
-from spark_jobs.landing.opened import open_file
+from spark_jobs.landing.opened import open_file, remote_folder
 from spark_jobs.s3 import environment_options, spark_settings
 from spark_jobs.storage.delta.places import file_system, object_files
 from tests.moto import BUCKET, THROTTLED, s3_server
@@ -92,6 +93,14 @@ def test_beyond_the_patience_it_is_an_error_by_name(
     explained = recognize(error.value, settings)
     assert isinstance(explained, StoreUnreachable), str(error.value)
     assert explained.code == "store_unreachable"
+
+
+def test_a_landing_bucket_of_amazons_is_asked_in_its_own_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setattr(fs, "resolve_s3_region", {"elsewhere": "us-west-2"}.__getitem__)
+    system, path = remote_folder("s3a://elsewhere/a%20folder/")
+    assert (system.region, path) == ("us-west-2", "elsewhere/a folder")
 
 
 def test_sparks_pauses_double_until_they_take_as_long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

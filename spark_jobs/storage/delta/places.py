@@ -53,15 +53,16 @@ def file_system(place: str, options: Mapping[str, str]) -> fs.FileSystem:
     return fs.SubTreeFileSystem(place, fs.LocalFileSystem())
 
 
-def s3_files(within_s: float | None = None) -> fs.FileSystem:
+def s3_files(within_s: float | None = None, of_region: str | None = None) -> fs.FileSystem:
     """Arrow's own file system of S3, with paths that begin with a bucket; keys come from the environment (`AWS_…`).
 
-    `within_s`: the seconds for which a refused request is repeated; None: `patience_s()`.
+    `within_s`: the seconds for which a refused request is repeated; None: `patience_s()`. `of_region`: the region of
+    the buckets; None: that of the environment.
     """
     from pyarrow import fs
 
     return fs.S3FileSystem(
-        region=region(),
+        region=of_region or region(),
         endpoint_override=endpoint(),
         allow_delayed_open=True,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=arrow_attempts(within_s or patience_s())),
