@@ -25,10 +25,9 @@ from spark_jobs.storage.descriptions.tables import chunks, updates
 from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import Arrangement, frontiers
-from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.source_journal import SourceJournal
-from spark_jobs.trace.source_plane import SourcePlane
+from spark_jobs.trace.source_plane import SourcePlane, SweepingPlane
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +77,7 @@ def sweep_under(lease: leases.Lease, lake: SparkLake, source: Source) -> Sweep:
     current_frontiers, current = in_force(lake, source, near=lease.fence.token)
     # under the lease no other process stores a batch, so the frontiers need not be recorded
     journal = SourceJournal(lake, source, lease.fence, "sweep", current_frontiers, published_token=current.token)
-    batches = journal.arrangement(DeltaPlane(lake, updates(source))).sweep()
+    batches = journal.arrangement(SweepingPlane(lake, source)).sweep()
     return Sweep(source.name, batches, sweep_given_up(lake, source, current, lease.staged.values()))
 
 

@@ -5,8 +5,8 @@ steps: the state decides what to do or refuses, the plane stores new batches, an
 visible. Only then is the data that they replace deleted. A refusal, a conflict or a crash before the commit changes
 nothing that can be read.
 
-`advance` does all the work of a run in one write and one commit. The steps that it is made of (`write`, `seal`,
-`drain`, `unsealed_step`) can be taken one by one, by several writers.
+`advance` does all the work of a run in one write and one commit. `spark_jobs.trace.stepped` takes the same steps one by
+one, by the same functions of the state. `spark_jobs.trace.steps` names those that a commit has taken.
 
 Guarantee: for `since <= t < seal`, `snapshot(t)` is the consolidated bag of the updates with time <= t. No append,
 seal, drain, eviction or compaction changes it until since passes t.
@@ -20,15 +20,15 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Generic
 
+import pyarrow as pa
+
 from spark_jobs.engine.arrangement import (
     ArrangementError,
     ArrangementState,
     Buckets,
     CompactionRequest,
     CompactionResponse,
-    FinishedDrain,
     ReadLease,
-    SeqnoRange,
     StoredBatch,
     TraceBatch,
     UnsealedBatch,
@@ -42,15 +42,8 @@ from spark_jobs.model import Frontier
 from spark_jobs.trace.journal import MemoryJournal, StateChange, StateJournal
 from spark_jobs.trace.plane import DataPlane, Slice, U
 
-_SMALLEST, _START = Buckets(start=0, unit=1), Frontier.at(0)
-
-
-@dataclass(frozen=True, slots=True)
-class UnsealedStep:
-    """The result of one `unsealed_step`: the dropped batches, and the trimmed one (as it was before), if any."""
-
-    evicted: tuple[UnsealedBatch, ...]
-    trimmed: UnsealedBatch | None
+SMALLEST_BUCKETS = Buckets(start=0, unit=1)
+_START = Frontier.at(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +78,7 @@ class Arrangement(Generic[U]):
         journal: StateJournal | None = None,
         *,
         collection: str = "updates",
-        buckets: Buckets = _SMALLEST,
+        buckets: Buckets = SMALLEST_BUCKETS,
     ) -> None:
         self.plane = plane
         self.buckets = buckets
@@ -105,8 +98,8 @@ class Arrangement(Generic[U]):
 
         Each update is written once, straight into its final batch, see `engine.arrangement.future`. Of the waiting
         batches, only those with due updates are opened. Reads then return the same as after `write`, `seal`, `drain`
-        and all of `unsealed_step`. Raises TimeOutOfRange, SealRegression, InvalidBatchBounds, MalformedUpdates,
-        TimeBelowSeal or DiffOverflow: then nothing is committed, and the stored batches are deleted.
+        and all of `unsealed_step` of a `SteppedArrangement`. Raises TimeOutOfRange, SealRegression, InvalidBatchBounds,
+        MalformedUpdates, TimeBelowSeal or DiffOverflow: then nothing is committed, and the stored batches are deleted.
         """
         request = self.state.advance_request(self._time(seal), self.buckets)
         if updates is None and not request.moving:
@@ -124,100 +117,6 @@ class Arrangement(Generic[U]):
         self._commit(after, obsolete=request.moving)
         return Advanced(placed.examined.n_updates, placed.n_drained)
 
-    # -- writing -------------------------------------------------------------------------------------------------------
-
-    def write(self, updates: U) -> UnsealedBatch | None:
-        """The front door: append updates at or beyond the seal under the next sequence number.
-
-        Returns the batch; None for no updates, which takes no number. Raises MalformedUpdates, then TimeBelowSeal, then
-        the errors of `append`. All updates are appended or none.
-        """
-        examined = self.plane.examine(updates, [self.state.seal, self.state.trace_upper])
-        below_seal, below_trace_upper = examined.first_below
-        self.state.check_front_door(below_seal)
-        if examined.n_updates == 0:
-            return None
-        seqno = (self.state.seqno_upper, self.state.seqno_upper + 1)
-        self.state.check_append(seqno, examined.n_updates, below_trace_upper)
-        self.plane.check_sums(updates, examined.magnitude, self._all_updates)
-        return self._append(updates, seqno)
-
-    def append(self, updates: U, seqno: SeqnoRange) -> UnsealedBatch:
-        """Append updates in any order as one unsealed batch that covers `seqno`.
-
-        Checks the trace's upper and never the seal: use `write` for updates that may be below the seal.
-        Raises MalformedUpdates, SeqnoMismatch, TimeBelowTraceUpper, EmptyBatch, EmptySeqnoRange, and DiffOverflow where
-        the diffs of one value could add up beyond int64, in this order.
-        """
-        seqno = (_whole("the start of a sequence range", seqno[0]), _whole("its end", seqno[1]))
-        examined = self.plane.examine(updates, [self.state.trace_upper])
-        self.state.check_append(seqno, examined.n_updates, examined.first_below[0])
-        self.plane.check_sums(updates, examined.magnitude, self._all_updates)
-        return self._append(updates, seqno)
-
-    def _append(self, updates: U, seqno: SeqnoRange) -> UnsealedBatch:
-        batch = UnsealedBatch.of(self.plane.put(updates), seqno)
-        self._commit(self.state.append(batch))
-        return batch
-
-    def seal(self, ts: int) -> None:
-        """Move the seal to `ts`: no update below it can be written any more.
-
-        Moves no data. Raises TimeOutOfRange, then SealRegression. `ts` may be the present seal.
-        """
-        seal_all([self], ts)
-
-    def force_seal(self, ts: int) -> None:
-        """Set the seal, which may move back: only to roll back a commit that failed. Raises TimeOutOfRange."""
-        if self._time(ts) < 0:
-            raise TimeOutOfRange(ts, self.plane.greatest_time)
-        self._commit(self.state.force_sealed(int(ts)))
-
-    # -- from unsealed to trace ----------------------------------------------------------------------------------------
-
-    def drain(self) -> TraceBatch | None:
-        """Move the sealed updates to the trace, as one level-0 batch `[trace_upper, seal)`; returns that batch.
-
-        None if nothing is newly sealed, or no update is in the interval; the trace's upper then does not change.
-        Updates that cancel make an empty batch. Raises InvalidBatchBounds.
-        """
-        finished = self.begin_drain()
-        return None if finished is None else self.apply_drain(finished)
-
-    def begin_drain(self) -> FinishedDrain | None:
-        """Store the batch of a `drain` without installing it; None if there is nothing to move.
-
-        Raises InvalidBatchBounds.
-        """
-        request = self.state.drain_request()
-        if request is None or not request.sources:
-            return None
-        stored = self.plane.drain([source.handle for source in request.sources], request.lower, request.upper)
-        return None if stored is None else FinishedDrain(request, stored)
-
-    def apply_drain(self, finished: FinishedDrain) -> TraceBatch | None:
-        """Install a finished drain. If the trace has moved on since the drain began, do nothing and return None."""
-        after = self.state.install_drain(finished.request, finished.stored)
-        if after is None:
-            return None
-        self._commit(after)
-        return after.trace[-1]
-
-    def evict(self) -> tuple[UnsealedBatch, ...]:
-        """Drop the unsealed batches whose updates are all in the trace; returns them, oldest first."""
-        after, evicted = self.state.evict()
-        self._commit(after, obsolete=evicted)
-        return evicted
-
-    def unsealed_step(self) -> UnsealedStep:
-        """Evict, then trim the first batch that is partly in the trace to the rest: at most one read and one write."""
-        evicted = self.evict()
-        straddling = self.state.straddling_batch()
-        if straddling is not None:
-            stored = self.plane.trim(straddling.handle, self.state.trace_upper)
-            self._commit(self.state.replace_trimmed(straddling, stored), obsolete=[straddling])
-        return UnsealedStep(evicted, straddling)
-
     # -- compaction ----------------------------------------------------------------------------------------------------
 
     def allow_compaction(self, since: Frontier, now: int | None = None) -> Frontier:
@@ -225,7 +124,7 @@ class Arrangement(Generic[U]):
 
         Raises TimeOutOfRange, then SinceRegression. `since` may be beyond the seal; the empty frontier `[]` is final.
         """
-        now = None if now is None else _whole("now", now)
+        now = None if now is None else whole("now", now)
         self._commit(self.state.allow_compaction(self._frontier(since), now))
         return self.state.since
 
@@ -236,7 +135,7 @@ class Arrangement(Generic[U]):
         """
         if not isinstance(name, str):
             raise ParameterError(expected="the lease's name as text", found=repr(name), next_step="name it", name=name)
-        self._commit(self.state.hold(ReadLease(name, self._time(at), _whole("expires_at", expires_at))))
+        self._commit(self.state.hold(ReadLease(name, self._time(at), whole("expires_at", expires_at))))
 
     def release(self, name: str) -> None:
         """End a held read; since itself moves at the next `allow_compaction`."""
@@ -311,7 +210,7 @@ class Arrangement(Generic[U]):
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def snapshot(self, at: int) -> U:
+    def snapshot(self, at: int) -> pa.Table:
         """The definite read: the consolidated bag (data, diff) of the updates with time <= `at`, sorted by data.
 
         Raises TimeOutOfRange, then ReadBelowSince, then ReadNotSealed.
@@ -319,20 +218,6 @@ class Arrangement(Generic[U]):
         at = self._time(at)
         self.state.check_readable(at)
         return self.plane.accumulate(self._all_updates(upper=Frontier.at(at + 1)))
-
-    def updates(self) -> U:
-        """The raw read: every update of trace and unsealed once, times forwarded to since; no updates cancel."""
-        return self.plane.read(self._all_updates(), self.state.since)
-
-    def unsealed_snapshot(self, lo: Frontier, hi: Frontier) -> U:
-        """The unsealed updates at or beyond `lo` and not at or beyond `hi`, raw. Raises SnapshotUpperBelowLower."""
-        lo, hi = self._frontier(lo), self._frontier(hi)
-        self.state.check_interval(lo, hi)
-        return self.plane.read(self._unsealed_updates(lo, hi))
-
-    def trace_snapshot(self) -> U:
-        """The trace's updates with their times as stored, not forwarded to since."""
-        return self.plane.read([Slice(batch.handle) for batch in self.state.trace])
 
     def check(self, *, data: bool = False) -> None:
         """Check the metadata's invariants, and with `data` also the stored updates of every trace batch. Raises for the
@@ -374,26 +259,7 @@ class Arrangement(Generic[U]):
             self.plane.delete([batch.handle for batch in obsolete])
 
 
-def seal_all(arrangements: Sequence[Arrangement[U]], ts: int) -> None:
-    """Seal several collections of one journal at `ts` together, or none of them.
-
-    Raises TimeOutOfRange, SealRegression, StateConflict.
-    """
-    if any(each.journal is not arrangements[0].journal for each in arrangements):
-        raise ParameterError(
-            expected="arrangements of one journal, so that one commit seals them all",
-            found="several journals",
-            next_step="open the arrangements with the same journal",
-        )
-    sealed = [each.state.advance_seal(each._time(ts)) for each in arrangements]
-    moved = [(each, after) for each, after in zip(arrangements, sealed, strict=True) if after != each.state]
-    if moved:
-        arrangements[0].journal.commit([StateChange(each.collection, each.state, after) for each, after in moved])
-    for arrangement, after in moved:
-        arrangement.state = after
-
-
-def _whole(name: str, value: int) -> int:
+def whole(name: str, value: int) -> int:
     """`value` as a Python integer. Raises ParameterError."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise ParameterError(expected=f"{name} as a whole number", found=repr(value), next_step="give an integer")

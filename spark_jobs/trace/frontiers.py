@@ -7,7 +7,7 @@ microseconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -182,6 +182,16 @@ def unpublished_moves(lake: Lake, source: Source, publication: Publication) -> l
     withdrawn."""
     states = _since_publication(lake, source, publication)
     return [Move(token, states[i + 1][1], after) for i, (token, after) in enumerate(states[:-1])][::-1]
+
+
+def moves(lake: TableReader, source: Source) -> Iterator[tuple[Mapping[str, Any], Move]]:
+    """Yield all changes of the frontiers, oldest first, each with its row of `trace.frontiers`."""
+    before = SourceFrontiers.start(source)
+    rows = lake.records(FRONTIERS, pc.field("source") == source.name)
+    for row in sorted(rows, key=lambda row: int(row["token"])):
+        after = _parse(source, row)
+        yield row, Move(row["token"], before, after)
+        before = after
 
 
 def first_published_us(lake: Lake, source: Source, publication: Publication) -> int:

@@ -58,10 +58,10 @@ class StateJournal(Protocol):
 
 
 class MemoryJournal(StateJournal):
-    """Committed states in a dictionary, for one thread."""
+    """Committed states in a dictionary, for one thread. `states`: those to begin with."""
 
-    def __init__(self) -> None:
-        self._states: dict[str, ArrangementState] = {}
+    def __init__(self, states: Mapping[str, ArrangementState] | None = None) -> None:
+        self._states: dict[str, ArrangementState] = dict(states or {})
 
     def load(self, collection: str) -> ArrangementState:
         """See `StateJournal.load`."""

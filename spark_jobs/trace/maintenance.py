@@ -19,13 +19,11 @@ from spark_jobs.model import Frontier
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.delta.fences import Fence
-from spark_jobs.storage.descriptions.tables import updates
 from spark_jobs.storage.lakes.lake import Lake
-from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.horizon import published_horizon
 from spark_jobs.trace.source_journal import SourceJournal
-from spark_jobs.trace.source_plane import SourcePlane
+from spark_jobs.trace.source_plane import SourcePlane, remove_batches
 
 MERGES_PER_RUN = 8
 """The most merges in one run. A daily run makes one on average, so a backlog shrinks."""
@@ -76,7 +74,7 @@ def maintain(
     """
     # a run that wrote to the trace has removed them with that commit; a run with no new rows removes them here
     due = frontiers.removable(publication.token)
-    DeltaPlane(lake, updates(source)).delete(due)
+    remove_batches(lake, source, due)
     kept = frontiers.without_replaced(due)
     journal = SourceJournal(lake, source, fence, run_id, frontiers)
     arrangement = journal.arrangement(SourcePlane(lake, source, fence))

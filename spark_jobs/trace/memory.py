@@ -21,7 +21,7 @@ from spark_jobs.engine.updates import (
     forward,
 )
 from spark_jobs.model import Frontier
-from spark_jobs.trace.plane import DataPlane, Examined, Placed, Slice, malformed_updates
+from spark_jobs.trace.plane import Examined, Placed, Slice, SteppedPlane, malformed_updates
 
 UPDATE_SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), (TIME, pa.int64()), (DIFF, pa.int64())])
 """The schema of keyed updates as in the pipeline: times are int64 microseconds."""
@@ -40,7 +40,7 @@ def updates_table(updates: Iterable[Sequence[object]], schema: pa.Schema = UPDAT
     return pa.table(arrays, schema)
 
 
-class ArrowPlane(DataPlane[pa.Table]):
+class ArrowPlane(SteppedPlane[pa.Table]):
     """Batches as Arrow tables of one schema, in a dictionary.
 
     Args:
@@ -82,7 +82,7 @@ class ArrowPlane(DataPlane[pa.Table]):
         check_trace_batch(description, self._batches[handle])
 
     def examine(self, updates: pa.Table, frontiers: Sequence[Frontier]) -> Examined:
-        """See `DataPlane.examine`; `first_below` has the first time below each frontier in the table's order."""
+        """See `SteppedPlane.examine`; `first_below` has the first time below each frontier in the table's order."""
         typed = self._cast_updates(updates)
         times = typed.column(TIME).to_numpy()
         below = tuple(_first_below(times, frontier) for frontier in frontiers)
@@ -100,11 +100,11 @@ class ArrowPlane(DataPlane[pa.Table]):
             raise DiffOverflow
 
     def put(self, updates: pa.Table) -> StoredBatch:
-        """See `DataPlane.put`. Columns are taken by name; raises MalformedUpdates as `examine` does."""
+        """See `SteppedPlane.put`. Columns are taken by name; raises MalformedUpdates as `examine` does."""
         return self._store(self._cast_updates(updates))
 
     def drain(self, handles: Sequence[str], lower: Frontier, upper: Frontier) -> StoredBatch | None:
-        """See `DataPlane.drain`."""
+        """See `SteppedPlane.drain`."""
         raw = self.read([Slice(handle, lower, upper) for handle in handles])
         return self._store(consolidate(raw)) if raw.num_rows else None
 
@@ -125,7 +125,7 @@ class ArrowPlane(DataPlane[pa.Table]):
         return Placed(examined, int(due.sum()), stored, waiting)
 
     def trim(self, handle: str, lower: Frontier) -> StoredBatch:
-        """See `DataPlane.trim`."""
+        """See `SteppedPlane.trim`."""
         return self._store(self.read([Slice(handle, lower)]))
 
     def merge(self, earlier: str, later: str, since: Frontier) -> StoredBatch:
@@ -133,7 +133,7 @@ class ArrowPlane(DataPlane[pa.Table]):
         return self._store(consolidate(self.read([Slice(earlier), Slice(later)], since)))
 
     def read(self, slices: Sequence[Slice], since: Frontier | None = None) -> pa.Table:
-        """See `DataPlane.read`. Raises KeyError for an unknown handle."""
+        """See `SteppedPlane.read`. Raises KeyError for an unknown handle."""
         parts = [_cut(self._batches[part.handle], part) for part in slices]
         updates = pa.concat_tables([self._schema.empty_table(), *parts])
         return updates if since is None else forward(updates, since.time)

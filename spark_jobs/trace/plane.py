@@ -1,8 +1,8 @@
 """The data plane's contract: the place of an arrangement's updates, and the operations on them by handle.
 
-The arrangement itself has only handles and bounds, so draining, trimming and merging happen where the data is: in
-memory (`spark_jobs.trace.memory`) or in a table. `U` is the type of updates that callers pass in and get back: an Arrow
-table, a Spark DataFrame. It has data columns, `time` and `diff`.
+The arrangement itself has only handles and bounds, so placing and merging happen where the data is: in memory
+(`spark_jobs.trace.memory`) or in a source's table (`spark_jobs.trace.source_plane`). `U` is the type of new updates: an
+Arrow table with data columns, `time` and `diff`, or rows in the form in which they landed.
 
 Promises that an implementation keeps:
 - a handle is never used twice, and the updates under it never change;
@@ -18,11 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+import pyarrow as pa
+
 from spark_jobs.engine.arrangement import AdvanceRequest, Description, StoredBatch
 from spark_jobs.engine.updates import MalformedUpdates
 from spark_jobs.model import Frontier
 
 U = TypeVar("U")
+NewUpdates_contra = TypeVar("NewUpdates_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,61 +72,38 @@ def malformed_updates(expected: str, finding: str, column: str | None = None) ->
     return MalformedUpdates(expected, finding, next_step, column=column)
 
 
-class DataPlane(Protocol[U]):
-    """Batches of updates by handle. Times are 0 to `greatest_time`."""
+class DataPlane(Protocol[NewUpdates_contra]):
+    """Batches of updates by handle: what an arrangement needs that takes all steps of a run at once.
+
+    Times are 0 to `greatest_time`.
+    """
 
     @property
     def greatest_time(self) -> int:
         """The greatest time that the `time` column can have."""
         ...
 
-    def examine(self, updates: U, frontiers: Sequence[Frontier]) -> Examined:
-        """Count `updates` and look for times below each frontier; stores nothing.
-
-        Raises MalformedUpdates for updates that could not be stored and read again without a change.
-        """
-        ...
-
-    def check_sums(self, updates: U, magnitude: int, beside: Callable[[], Sequence[Slice]]) -> None:
+    def check_sums(self, updates: NewUpdates_contra, magnitude: int, beside: Callable[[], Sequence[Slice]]) -> None:
         """Raise DiffOverflow if diffs of one value could add up beyond int64, together with the slices `beside()`.
 
         `magnitude` is that of `Examined`. If it and the magnitudes of the batches leave room, no data is read.
         """
         ...
 
-    def put(self, updates: U) -> StoredBatch:
-        """Store updates as they are, in any order; equal updates are not summed."""
-        ...
-
-    def drain(self, handles: Sequence[str], lower: Frontier, upper: Frontier) -> StoredBatch | None:
-        """Store the batches' updates in `[lower, upper)`, consolidated and sorted by (data, time).
-
-        Returns None if no update is in the interval, and an empty batch if all of them cancel.
-        """
-        ...
-
-    def place(self, updates: U | None, request: AdvanceRequest) -> Placed:
+    def place(self, updates: NewUpdates_contra | None, request: AdvanceRequest) -> Placed:
         """Store new updates, and those of the batches that move, in their batches with one write: see `AdvanceRequest`.
 
         Every batch is consolidated and sorted by (data, time). If all due updates cancel, their batch is empty. If all
-        updates of a bucket cancel, it has no batch. Raises MalformedUpdates as `examine` does, and then leaves no batch
-        in the plane.
+        updates of a bucket cancel, it has no batch. Raises MalformedUpdates for updates that could not be stored and
+        read again without a change, and then leaves no batch in the plane.
         """
-        ...
-
-    def trim(self, handle: str, lower: Frontier) -> StoredBatch:
-        """Store the batch's updates at or beyond `lower` as they are, under a new handle."""
         ...
 
     def merge(self, earlier: str, later: str, since: Frontier) -> StoredBatch:
         """Store both batches' updates, times forwarded to `since`, consolidated and sorted by (data, time)."""
         ...
 
-    def read(self, slices: Sequence[Slice], since: Frontier | None = None) -> U:
-        """The slices' updates as stored (raw: equal ones are not summed), times forwarded to `since` if it is given."""
-        ...
-
-    def accumulate(self, slices: Sequence[Slice]) -> U:
+    def accumulate(self, slices: Sequence[Slice]) -> pa.Table:
         """The slices' bag: diffs summed per data over all times, zeros dropped, sorted by data; no `time` column."""
         ...
 
@@ -138,4 +118,34 @@ class DataPlane(Protocol[U]):
 
     def delete(self, handles: Sequence[str]) -> None:
         """Forget these batches; unknown handles are skipped."""
+        ...
+
+
+class SteppedPlane(DataPlane[U], Protocol[U]):
+    """A data plane that also takes the steps of a run one by one."""
+
+    def examine(self, updates: U, frontiers: Sequence[Frontier]) -> Examined:
+        """Count `updates` and look for times below each frontier; stores nothing.
+
+        Raises MalformedUpdates for updates that could not be stored and read again without a change.
+        """
+        ...
+
+    def put(self, updates: U) -> StoredBatch:
+        """Store updates as they are, in any order; equal updates are not summed."""
+        ...
+
+    def drain(self, handles: Sequence[str], lower: Frontier, upper: Frontier) -> StoredBatch | None:
+        """Store the batches' updates in `[lower, upper)`, consolidated and sorted by (data, time).
+
+        Returns None if no update is in the interval, and an empty batch if all of them cancel.
+        """
+        ...
+
+    def trim(self, handle: str, lower: Frontier) -> StoredBatch:
+        """Store the batch's updates at or beyond `lower` as they are, under a new handle."""
+        ...
+
+    def read(self, slices: Sequence[Slice], since: Frontier | None = None) -> U:
+        """The slices' updates as stored (raw: equal ones are not summed), times forwarded to `since` if it is given."""
         ...

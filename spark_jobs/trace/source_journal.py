@@ -7,17 +7,16 @@ the landed drops, the time that runs have reached, the horizon. No step is visib
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from spark_jobs.engine.arrangement import ArrangementState
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.fences import Fence
 from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace.arrangement import Arrangement
-from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.frontiers import SourceFrontiers, commit
 from spark_jobs.trace.journal import StateChange, StateConflict, StateJournal
-from spark_jobs.trace.source_plane import buckets
+from spark_jobs.trace.placing import LandedRows
+from spark_jobs.trace.source_plane import SourcePlane, buckets
 
 
 class SourceJournal(StateJournal):
@@ -43,7 +42,7 @@ class SourceJournal(StateJournal):
         self._passing: set[str] = set()
         self._published_token = published_token
 
-    def arrangement(self, plane: DeltaPlane) -> Arrangement[Any]:
+    def arrangement(self, plane: SourcePlane) -> Arrangement[LandedRows]:
         """The source's arrangement on this journal."""
         return Arrangement(plane, self, collection=self._source.name, buckets=buckets(self._source))
 

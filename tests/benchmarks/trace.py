@@ -1,11 +1,11 @@
 """What the trace costs on Spark, each figure beside its peer in one run.
 
-    python tests/benchmarks/trace.py drain     [--rows 1000000] [--repeats 3]
+    python tests/benchmarks/trace.py seal      [--rows 1000000] [--repeats 3]
     python tests/benchmarks/trace.py snapshot  [--days 1000] [--rows-per-day 1000] [--repeats 5]
     python tests/benchmarks/trace.py daily     [--late 300] [--early 10] [--rounds 2]
     python tests/benchmarks/trace.py rewriting [--appends 1024] [--plot FILE]
 
-drain: a day of updates becomes a trace batch; beside it Spark's own sort and write of the same rows.
+seal: the landed rows of a day become a trace batch; beside it Spark's own read, sort and write of the same rows.
 snapshot: a definite read over so many day batches as compaction leaves them; beside it the same query on one table that
     holds the same rows in one file set.
 daily: what a run pays for the trace on a late day of a source without retention, in a lake whose history has as many
@@ -30,6 +30,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812
 
 # run by path from anywhere: the repository lies two directories above this file's
@@ -42,17 +45,16 @@ from spark_jobs.restatement.touched import Scope
 from spark_jobs.session import open_session
 from spark_jobs.sources import Source, load_source
 from spark_jobs.storage.coordination import publication
-from spark_jobs.storage.descriptions.schema import Column, Table
-from spark_jobs.storage.descriptions.tables import FILES, FRONTIERS, UPDATE, row_columns, updates
+from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.storage.descriptions.tables import FILES, FRONTIERS, updates
 from spark_jobs.storage.lakes.frames import frame_of
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import Arrangement, MemoryJournal, StateChange
-from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.frontiers import SourceFrontiers, frontier_row
-from spark_jobs.trace.source_plane import SourcePlane
+from spark_jobs.trace.source_plane import ORDER, SourcePlane
 from tests.benchmarks import trace_kernel
 from tests.jobs.harness import SOURCE
-from tests.trace.days import DAY_US, Days
+from tests.trace.days import DAY_US, Days, Landed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +64,7 @@ ROWS_PER_DAY = 500
 WARM_UP, MEASURED = 4, 6
 """Days that a process of the daily figure runs unmeasured, and measured."""
 
-DRAIN_BOUND, SNAPSHOT_BOUND, DAILY_BOUND = 1.5, 2.0, 1.2
+SEAL_BOUND, SNAPSHOT_BOUND, DAILY_BOUND = 1.5, 2.0, 1.2
 
 
 @dataclass(frozen=True)
@@ -119,48 +121,37 @@ def source_in(home: Path, name: str = "meters") -> Source:
     return load_source(file)
 
 
-def drain(spark: SparkSession, home: Path, n_rows: int, repeats: int) -> Figure:
-    """A day's updates from an unsealed batch to a trace batch, against reading, sorting and writing them."""
-    source, lake = source_in(home), SparkLake(spark)
-    lake.catalog.ensure({"trace": ""}, [updates(source)])
-    columns = row_columns(source)
+def seal(spark: SparkSession, home: Path, n_rows: int, repeats: int) -> Figure:
+    """The landed rows of a day become a trace batch, against sorting and writing the same rows with Spark."""
+    days = Days(SparkLake(spark), source_in(home), home)
+    rng = np.random.default_rng(0)
+    times = pa.array(days.start_us + rng.integers(0, DAY_US, n_rows)).cast(pa.timestamp("us", "UTC"))
     given = {
-        "row_id": "id",
-        "seq_no": "0L",
-        "entity": "concat('meter-', pmod(xxhash64(id), 20000))",
-        "event_time": "timestamp_micros(1704067200000000 + pmod(xxhash64(id, 1), 86400000000))",
-        "delta_id": "concat('d', id)",
-        "c_meter": "concat('meter-', pmod(xxhash64(id), 20000))",
-        "c_load": "pmod(xxhash64(id, 2), 1000)",
-        "c_heat": "id / 3D",
+        "row_id": pa.array(np.arange(n_rows)),
+        "seq_no": pa.array(np.zeros(n_rows, np.int64)),
+        "entity": pa.array([f"meter-{n}" for n in rng.integers(0, 20_000, n_rows)]),
+        "delta_id": pa.array([f"d{n}" for n in range(n_rows)]),
+        "c_load": pa.array(rng.integers(0, 1000, n_rows)),
+        "c_heat": pa.array(np.arange(n_rows) / 3),
+        "diff": pa.array(np.ones(n_rows, np.int64)),
+        **dict.fromkeys(("event_time", "t_taken", "t_seen", "c_at", "c_seen"), times),
     }
-    of_day = given["event_time"]
-    given |= {"t_taken": of_day, "t_seen": of_day, "c_at": of_day, "c_seen": of_day}
-    values = [f"CAST({given.get(c.name, 'NULL')} AS {c.type}) AS {c.name}" for c in columns]
-    landed = spark.range(n_rows).selectExpr(*values, f"{of_day} AS time", "1L AS diff")
-    plane = SourcePlane(lake, source)
-    handle = plane.new_handle("U")
-    plane.write(landed.selectExpr("*", f"'{handle}' AS batch"), n_rows=n_rows)
-    batch = plane.stored([handle])[handle]
+    schema = days.rows(0, []).table.schema
+    columns = [given[f.name].cast(f.type) if f.name in given else pa.nulls(n_rows, f.type) for f in schema]
+    landed = Landed(pa.table(columns, schema))
+    pq.write_table(landed.table, home / "landed.parquet")
 
     def ours() -> None:
-        target = plane.new_handle("T")
-        rows = (
-            lake.read(updates(source))
-            .where(f"batch = '{batch.handle}'")
-            .drop("token")
-            # as a run places its rows: what is sealed into the trace's new batch, the rest where it waits
-            .selectExpr("* EXCEPT (batch)", f"IF(time < '2025-01-01', '{target}', 'U{target}') AS batch")
-        )
-        plane.write(rows, consolidate=True, n_rows=n_rows)
-        assert plane.stored([target])[target].n_updates == n_rows
+        day = days.standing().landed[0][1] if days.standing().landed else 0
+        days.advance(range(day, day + 1), landed)
+        assert days.standing().arrangement.trace[-1].n_updates == n_rows
 
     def peer() -> None:
-        rows = lake.read(updates(source)).where(f"batch = '{batch.handle}'").drop("batch", "token")
-        ordered = rows.repartition("entity").sortWithinPartitions("entity", "event_time", "row_id")
+        rows = spark.read.parquet(str(home / "landed.parquet"))
+        ordered = rows.repartition("entity").sortWithinPartitions(*ORDER)
         ordered.write.format("delta").mode("append").save(str(home / "peer"))
 
-    return in_turns(f"drain of {n_rows:,} updates", ours, peer, repeats, DRAIN_BOUND)
+    return in_turns(f"seal of {n_rows:,} updates", ours, peer, repeats, SEAL_BOUND)
 
 
 def as_compacted(n_days: int, rows_per_day: int) -> ArrangementState:
@@ -184,43 +175,46 @@ def as_compacted(n_days: int, rows_per_day: int) -> ArrangementState:
 
 def snapshot(spark: SparkSession, home: Path, n_days: int, rows_per_day: int, repeats: int) -> Figure:
     """A definite read over the batches that compaction leaves of `n_days`, against one file set with the same rows."""
-    lake = SparkLake(spark)
-    data = (Column("key", "STRING", "Key."), Column("value", "BIGINT", "Value."))
-    table = Table("trace", "bench_updates", "Updates.", (*UPDATE, *data), ("batch",), ("time",))
-    lake.catalog.ensure({"trace": ""}, [table])
+    days = Days(SparkLake(spark), source_in(home), home)
+    lake, source, table = days.lake, days.source, updates(days.source)
     state = as_compacted(n_days, rows_per_day)
     print(f"{n_days} day batches leave {len(state.trace)} live ones, levels {[b.level for b in state.trace]}")
-    plane = DeltaPlane(lake, table)
     # times are days here; each row's batch follows from its day, and every time was forwarded to since
-    cases = " ".join(f"WHEN day < {b.upper.time} THEN '{b.handle}'" for b in state.trace)
-    ids = spark.range(n_days * rows_per_day).selectExpr(f"id DIV {rows_per_day} AS day", "id")
-    rows = ids.selectExpr(
-        "concat('key-', pmod(xxhash64(id), 50000)) AS key",
-        "id AS value",
-        f"timestamp_micros({n_days}) AS time",
-        "1L AS diff",
-        f"CASE {cases} END AS batch",
-    )
-    plane.write(rows)
-    whole = Table("trace", "bench_whole", "The same rows in one file set.", (*UPDATE[1:], *data))
+    cases = " ".join(f"WHEN id DIV {rows_per_day} < {b.upper.time} THEN '{b.handle}'" for b in state.trace)
+    rows = update_rows(days, n_days, rows_per_day, time=f"timestamp_micros({n_days})", batch=f"CASE {cases} END")
+    lake.append(table, rows, None)
+    whole = Table("trace", "bench_whole", "The same rows in one file set.", table.columns)
     lake.catalog.ensure({"trace": ""}, [whole])
-    one_set = rows.select(*whole.column_names).repartition(1).sortWithinPartitions("key", "value")
-    one_set.writeTo(whole.qualified).append()
+    rows.repartition(1).sortWithinPartitions(*ORDER).writeTo(whole.qualified).append()
     journal = MemoryJournal()
     # one more day, sealed and empty, makes the time that all were forwarded to readable
     journal.commit([StateChange("bench", ArrangementState(), state.advance_seal(n_days + 1))])
-    arrangement: Arrangement[DataFrame] = Arrangement(plane, journal, collection="bench")
-
-    def read_out(frame: DataFrame) -> None:
-        frame.write.format("noop").mode("overwrite").save()
+    arrangement = Arrangement(SourcePlane(lake, source), journal, collection="bench")
 
     def peer() -> None:
-        summed = lake.read(whole).groupBy("key", "value").agg(F.sum("diff").alias("diff")).where("diff <> 0")
-        read_out(summed.orderBy("key", "value"))
+        key = [*ORDER, "seq_no"]
+        summed = lake.read(whole).groupBy(*key).agg(F.sum("diff").alias("diff")).where("diff <> 0")
+        summed.orderBy(*key).toArrow()
 
-    assert arrangement.snapshot(n_days).count() == n_days * rows_per_day
+    assert arrangement.snapshot(n_days).num_rows == n_days * rows_per_day
     name = f"snapshot over {n_days:,} day batches"
-    return in_turns(name, lambda: read_out(arrangement.snapshot(n_days)), peer, repeats, SNAPSHOT_BOUND)
+    return in_turns(name, lambda: arrangement.snapshot(n_days), peer, repeats, SNAPSHOT_BOUND)
+
+
+def update_rows(days: Days, n_days: int, rows_per_day: int, *, time: str, batch: str) -> DataFrame:
+    """Updates of so many days, all with the diff +1. `time` and `batch` are SQL over `id`, the number of the update."""
+    day, number = f"id DIV {rows_per_day}", f"id % {rows_per_day}"
+    given = {
+        "row_id": f"{day} * {max(1000, rows_per_day)} + {number}",
+        "seq_no": day,
+        "entity": "concat('e', id % 5)",
+        "event_time": f"timestamp_micros({days.start_us} + {day} * {DAY_US} + {number})",
+        "time": time,
+        "diff": "1L",
+        "batch": batch,
+    }
+    columns = [f"CAST({given.get(c.name, 'NULL')} AS {c.type}) AS {c.name}" for c in updates(days.source).columns]
+    return days.lake.spark.range(n_days * rows_per_day).selectExpr(*columns)
 
 
 def build(home: Path, n_days: int) -> None:
@@ -230,18 +224,9 @@ def build(home: Path, n_days: int) -> None:
         days = Days(SparkLake(spark), source_in(home), home)
         lake, source = days.lake, days.source
         plane, handles = SourcePlane(lake, source), [f"T{day:010d}.0" for day in range(n_days)]
-        given = {
-            "row_id": f"id DIV {ROWS_PER_DAY} * 1000 + id % {ROWS_PER_DAY}",
-            "seq_no": f"id DIV {ROWS_PER_DAY}",
-            "entity": "concat('e', id % 5)",
-            "event_time": f"timestamp_micros({days.start_us} + id DIV {ROWS_PER_DAY} * {DAY_US} + id % {ROWS_PER_DAY})",
-        }
-        columns = [f"CAST({given.get(c.name, 'NULL')} AS {c.type}) AS {c.name}" for c in row_columns(source)]
-        batch = f"concat('T', lpad(CAST(id DIV {ROWS_PER_DAY} AS STRING), 10, '0'), '.0') AS batch"
-        rows = spark.range(n_days * ROWS_PER_DAY).selectExpr(
-            *columns, f"{given['event_time']} AS time", "1L AS diff", batch
-        )
-        plane.write(rows)
+        batch = f"concat('T', lpad(CAST(id DIV {ROWS_PER_DAY} AS STRING), 10, '0'), '.0')"
+        time = f"timestamp_micros({days.start_us} + id DIV {ROWS_PER_DAY} * {DAY_US} + id % {ROWS_PER_DAY})"
+        lake.append(updates(source), update_rows(days, n_days, ROWS_PER_DAY, time=time, batch=batch), None)
         stored = plane.stored(handles)
         standing, frontier_rows, ledger = SourceFrontiers.start(source), [], []
         for day, handle in enumerate(handles):
@@ -324,11 +309,11 @@ def main() -> int:
     figures: list[Figure] = []
     if options.what in ("rewriting", "all"):
         met = rewriting(options.appends, options.plot)
-    if options.what in ("drain", "snapshot", "all"):
+    if options.what in ("seal", "snapshot", "all"):
         with tempfile.TemporaryDirectory() as folder, session(Path(folder)) as spark:
             if options.what != "snapshot":
-                figures.append(drain(spark, Path(folder), options.rows, options.repeats))
-            if options.what != "drain":
+                figures.append(seal(spark, Path(folder), options.rows, options.repeats))
+            if options.what != "seal":
                 figures.append(snapshot(spark, Path(folder), options.days, options.rows_per_day, options.repeats))
     if options.what in ("daily", "all"):
         with tempfile.TemporaryDirectory() as folder:
@@ -340,7 +325,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["drain", "snapshot", "daily", "rewriting", "all", "build", "days"])
+    parser.add_argument("what", choices=["seal", "snapshot", "daily", "rewriting", "all", "build", "days"])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--days", type=int, default=1_000)

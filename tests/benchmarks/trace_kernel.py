@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from spark_jobs.engine.arrangement import ArrangementState, CompactionResponse, StoredBatch, UnsealedBatch, merged_batch
 from spark_jobs.model import Frontier
-from spark_jobs.trace import UPDATE_SCHEMA, Arrangement, ArrowPlane
+from spark_jobs.trace import UPDATE_SCHEMA, ArrowPlane, SteppedArrangement
 
 TRANSITIONS_PER_SECOND = 100_000
 ROWS_PER_APPEND = 100
@@ -98,7 +98,7 @@ PATTERNS: dict[str, Callable[[int], pa.Table]] = {"new rows": new_rows, "replace
 
 def rewriting(pattern: Callable[[int], pa.Table], n_appends: int) -> Rewriting:
     """Append, seal, drain, evict and compact `n_appends` times, since following the seal."""
-    arrangement = Arrangement(ArrowPlane())
+    arrangement = SteppedArrangement(ArrowPlane())
     appended = rewritten = most_batches = worst = 0
     for append in range(n_appends):
         batch = arrangement.write(pattern(append))

@@ -29,7 +29,6 @@ from spark_jobs.failures import (
     recognized_in,
 )
 from spark_jobs.publish.marts import _SERVER_LOST
-from spark_jobs.trace.delta_plane import _OVERTAKEN
 from tests.installations import free_port
 
 SPARK = Path(pyspark.__file__).parent / "jars"
@@ -110,7 +109,6 @@ def test_what_other_programs_say_is_what_their_pinned_versions_say(tmp_path: Pat
     known = conditions_of(SPARK / "spark-common-utils_2.13-*.jar", "error/error-conditions.json")
     known |= conditions_of(JARS / "delta-spark_*.jar", "error/delta-error-classes.json")
     assert named <= known
-    assert any(condition.startswith(_OVERTAKEN) for condition in known)
     python = "org/apache/spark/api/python/BasePythonRunner$ReaderIterator$$anonfun$1.class"
     said = {
         WorkerDied: [

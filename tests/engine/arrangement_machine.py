@@ -36,7 +36,7 @@ from spark_jobs.engine.arrangement.errors import (
 from spark_jobs.engine.twins import consolidation as naive
 from spark_jobs.engine.updates.refusals import SinceRegression
 from spark_jobs.model import Frontier
-from spark_jobs.trace import Arrangement, StateConflict
+from spark_jobs.trace import StateConflict, SteppedArrangement
 
 ticks = st.integers(-1, 6)
 """Times relative to the seal or to since, so that frontiers keep moving however long a run is."""
@@ -54,9 +54,9 @@ class ArrangementBesideHistory(RuleBasedStateMachine):
     All read the whole of what they look at in Python: for small collections alone.
     """
 
-    arrangement: Arrangement[Any]
+    arrangement: SteppedArrangement[Any]
 
-    def opened(self) -> Arrangement[Any]:
+    def opened(self) -> SteppedArrangement[Any]:
         """The collection, as another process would open it."""
         raise NotImplementedError
 

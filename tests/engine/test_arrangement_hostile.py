@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spark_jobs.engine.updates import MalformedUpdates
 from spark_jobs.errors import TidemarkError
 from spark_jobs.model import Frontier
-from spark_jobs.trace import UPDATE_SCHEMA, Arrangement, ArrowPlane, updates_table
+from spark_jobs.trace import UPDATE_SCHEMA, ArrowPlane, SteppedArrangement, updates_table
 from tests.effort import tries
 
 UNSIGNED = UPDATE_SCHEMA.set(2, pa.field("time", pa.uint64()))
@@ -67,7 +67,7 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
-def picture(arrangement: Arrangement[pa.Table]) -> list[Any]:
+def picture(arrangement: SteppedArrangement[pa.Table]) -> list[Any]:
     """Everything that can be read, of every form."""
     state = arrangement.state
     seal, since = state.seal.time or 0, state.since.time
@@ -84,7 +84,7 @@ def picture(arrangement: Arrangement[pa.Table]) -> list[Any]:
 def test_a_refusal_is_one_of_ours_and_changes_nothing(
     schema: pa.Schema, steps: list[tuple[str, tuple[Any, ...]]]
 ) -> None:
-    arrangement = Arrangement(ArrowPlane(schema))
+    arrangement = SteppedArrangement(ArrowPlane(schema))
     for name, arguments in steps:
         before = picture(arrangement)
         try:
@@ -105,7 +105,7 @@ def test_a_refusal_is_one_of_ours_and_changes_nothing(
 
 
 def test_diffs_that_no_read_could_add_up_are_refused() -> None:
-    arrangement = Arrangement(ArrowPlane())
+    arrangement = SteppedArrangement(ArrowPlane())
     arrangement.write(updates_table([("a", "x", 1, 2**62), ("b", "x", 1, 2**62), ("a", "x", 2, -1)]))
     for rows in ([("a", "x", 9, 2**62)], [("c", "x", 1, 2**62), ("c", "x", 2, 2**62)], [("b", "x", 1, 2**62)]):
         with pytest.raises(TidemarkError, match="diff_overflow"):
@@ -134,7 +134,7 @@ def test_diffs_that_no_read_could_add_up_are_refused() -> None:
     ids=lambda table: str(getattr(table, "schema", table)).replace("\n", ","),
 )
 def test_updates_of_another_form_are_refused_at_every_door(broken: Any) -> None:
-    arrangement = Arrangement(ArrowPlane())
+    arrangement = SteppedArrangement(ArrowPlane())
     arrangement.write(updates_table([("a", "x", 3, 1)]))
     before = picture(arrangement)
     for door in (arrangement.write, lambda updates: arrangement.append(updates, (1, 2)), arrangement.plane.put):
@@ -153,7 +153,7 @@ def test_data_without_an_order_can_be_no_column(kind: pa.DataType) -> None:
 
 
 def test_other_widths_of_integers_and_coded_texts_are_taken() -> None:
-    arrangement = Arrangement(ArrowPlane())
+    arrangement = SteppedArrangement(ArrowPlane())
     key = pa.array(["a", None]).dictionary_encode()
     narrow = {"time": pa.array([1, 2], pa.uint8()), "diff": pa.array([1, 1], pa.int8())}
     arrangement.write(pa.table({"key": key, "value": pa.nulls(2), **narrow}))

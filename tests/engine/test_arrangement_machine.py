@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from spark_jobs.trace import Arrangement, ArrowPlane, MemoryJournal, Slice, updates_table
+from spark_jobs.trace import ArrowPlane, MemoryJournal, Slice, SteppedArrangement, updates_table
 from tests.effort import tries
 from tests.engine.arrangement_machine import ArrangementBesideHistory, Row
 
@@ -17,8 +17,8 @@ class InMemory(ArrangementBesideHistory):
         self.plane = ArrowPlane(size_of=lambda table: table.num_rows)
         self.journal = MemoryJournal()
 
-    def opened(self) -> Arrangement[pa.Table]:
-        return Arrangement(self.plane, self.journal)
+    def opened(self) -> SteppedArrangement[pa.Table]:
+        return SteppedArrangement(self.plane, self.journal)
 
     def as_updates(self, rows: list[Row]) -> pa.Table:
         return updates_table(rows)

@@ -36,12 +36,12 @@ from spark_jobs.engine.arrangement.errors import (
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.model import Frontier
 from spark_jobs.trace import (
-    Arrangement,
     ArrowPlane,
     MemoryJournal,
     Merged,
     StateChange,
     StateConflict,
+    SteppedArrangement,
     seal_all,
     updates_table,
 )
@@ -49,11 +49,11 @@ from spark_jobs.trace import (
 ONE = updates_table([("k", "v", 1, 1)])
 
 
-def arrangement(journal: MemoryJournal | None = None, collection: str = "main") -> Arrangement[Any]:
-    return Arrangement(ArrowPlane(), journal, collection=collection)
+def arrangement(journal: MemoryJournal | None = None, collection: str = "main") -> SteppedArrangement[Any]:
+    return SteppedArrangement(ArrowPlane(), journal, collection=collection)
 
 
-def drained() -> Arrangement[Any]:
+def drained() -> SteppedArrangement[Any]:
     """Everything that was appended, as numbers 0 to 2, is in the trace and evicted."""
     drained_ = arrangement()
     drained_.append(ONE, (0, 3))
@@ -136,7 +136,7 @@ def test_collections_seal_together_or_not_at_all(first: str) -> None:
     with pytest.raises(SealRegression):
         seal_all([flights, weather], 7)
     assert {journal.load(name).seal for name in ("flights", "weather")} == {Frontier.at(9), Frontier.at(0)}
-    Arrangement(weather.plane, journal, collection="weather").seal(10)
+    SteppedArrangement(weather.plane, journal, collection="weather").seal(10)
     with pytest.raises(StateConflict) as conflict:
         seal_all([flights, weather], 20)
     assert conflict.value.as_json() == {"code": "state_conflict", "collections": ["weather"]}
@@ -281,7 +281,7 @@ def test_compaction_stops_at_its_budget_of_steps() -> None:
 
 def test_replaced_data_is_deleted_after_the_commit_and_live_data_never() -> None:
     plane = ArrowPlane()
-    kept = Arrangement(plane)
+    kept = SteppedArrangement(plane)
     for day in range(4):
         kept.write(updates_table([("k", "v", day, 1), ("k", "v", day + 1, 1)]))
         kept.seal(day + 1)
@@ -346,17 +346,17 @@ def test_a_sweep_beside_a_writer_takes_nothing_that_comes_to_count() -> None:
 
     for collection in ("main", "aside"):
         plane, journal = SweptInBetween(), MemoryJournal()
-        seal_all([Arrangement(plane, journal, collection=name) for name in ("main", "aside")], 1)
+        seal_all([SteppedArrangement(plane, journal, collection=name) for name in ("main", "aside")], 1)
         writer, other = (
-            Arrangement(plane, journal, collection="main"),
-            Arrangement(plane, journal, collection=collection),
+            SteppedArrangement(plane, journal, collection="main"),
+            SteppedArrangement(plane, journal, collection=collection),
         )
         with pytest.raises(StateConflict):
             writer.write(ONE)
         writer.refresh()
         writer.write(ONE)
         assert writer.updates().equals(ONE)
-        assert Arrangement(plane, journal, collection=collection).sweep() == ()
+        assert SteppedArrangement(plane, journal, collection=collection).sweep() == ()
         assert writer.updates().equals(ONE)
 
 

@@ -25,11 +25,11 @@ from spark_jobs.engine.updates import DIFF, TIME
 from spark_jobs.errors import TidemarkError
 from spark_jobs.model import Frontier
 from spark_jobs.trace import (
-    Arrangement,
     ArrowPlane,
     MemoryJournal,
     Slice,
     StateChange,
+    SteppedArrangement,
     updates_table,
 )
 from tests.replaying.protocol import Json, UnknownOp
@@ -63,7 +63,7 @@ class Player:
         journal = MemoryJournal()
         journal.commit([StateChange("case", journal.load("case"), state)])
         self._plane = plane
-        self._arrangement = Arrangement(plane, journal, collection="case")
+        self._arrangement = SteppedArrangement(plane, journal, collection="case")
         self._held_drain: FinishedDrain | None = None
         self._held_merge: CompactionResponse | None = None
 
@@ -210,7 +210,7 @@ class Player:
     def op_merge(self, b0: Json, b1: Json, since: Json, merged_size: int | None = None) -> Json:
         plane = _plane(merged_size)
         earlier, later = (_put_trace_batch(plane, **batch) for batch in (b0, b1))
-        merged = Arrangement(plane).merge(CompactionRequest(earlier, later, Frontier.from_json(since))).merged
+        merged = SteppedArrangement(plane).merge(CompactionRequest(earlier, later, Frontier.from_json(since))).merged
         return _shown_batch(merged, plane)
 
     def _shown(self, batch: TraceBatch | None) -> Json:

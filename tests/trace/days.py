@@ -97,9 +97,16 @@ class Days:
 
     def land(self, day: int, added: list[Update], *, last: int | None = None) -> frontiers.Move:
         """One run's `seal`; the model takes the updates in at the time at which they must become visible."""
-        before, fence = self.standing(), self.fence()
-        drops = range(day, (day if last is None else last) + 1)
+        rows = self.rows(day, added) if added else None
+        move = self.advance(range(day, (day if last is None else last) + 1), rows)
         lo_us = self.start_us + day * DAY_US
+        for row_id, time, diff in added:
+            self.history.append((row_id, max(self.start_us + time, lo_us, move.before.seal_us), diff))
+        return move
+
+    def advance(self, drops: range, rows: Landed | None) -> frontiers.Move:
+        """The work of one run's `seal` on rows that have landed with these drops."""
+        before, fence = self.standing(), self.fence()
         moved = advance(
             self.lake,
             self.source,
@@ -108,13 +115,11 @@ class Days:
             frontiers=before,
             drops=[drops],
             hi_us=self.start_us + drops.stop * DAY_US,
-            landed=self.rows(day, added) if added else None,
-            landed_through=fence.token if added else before.landed_through,
+            landed=rows,
+            landed_through=before.landed_through if rows is None else fence.token,
             unpublished=False,
             publication=publication.load(self.lake, self.source),
         )
-        for row_id, time, diff in added:
-            self.history.append((row_id, max(self.start_us + time, lo_us, before.seal_us), diff))
         return frontiers.Move(fence.token, before, moved.after)
 
     def publish(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from spark_jobs.engine.arrangement import ArrangementState
 from spark_jobs.model import Frontier
-from spark_jobs.trace import Arrangement
+from spark_jobs.trace import SteppedArrangement
 
 Row = tuple[str, str, int, int]
 AsUpdates = Callable[[list[Row]], Any]
@@ -19,7 +19,7 @@ NIGHT: list[Row] = [("a", "y", 16, -1), ("b", "y", 18, 1), ("b", "y", 30, 1)]
 SEAL = 15
 
 
-def operations(updates: AsUpdates) -> list[Callable[[Arrangement[Any]], object]]:
+def operations(updates: AsUpdates) -> list[Callable[[SteppedArrangement[Any]], object]]:
     """Each makes at most one commit of the journal."""
     return [
         lambda a: a.write(updates(MORNING)),

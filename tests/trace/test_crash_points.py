@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_jobs.engine.arrangement import StoredBatch
-from spark_jobs.trace import Arrangement, ArrowPlane, MemoryJournal, StateChange, updates_table
+from spark_jobs.trace import ArrowPlane, MemoryJournal, StateChange, SteppedArrangement, updates_table
 from tests.trace.scenario import operations, shape
 
 
@@ -59,7 +59,7 @@ class MortalJournal(MemoryJournal):
 
 def undisturbed() -> tuple[list[Any], list[Any]]:
     """The state's shape before each operation and at the end, and what the end reads."""
-    arrangement = Arrangement(ArrowPlane(), MemoryJournal())
+    arrangement = SteppedArrangement(ArrowPlane(), MemoryJournal())
     shapes = [shape(arrangement.state)]
     for operation in operations(updates_table):
         operation(arrangement)
@@ -82,7 +82,7 @@ def crashed(index: int, point: int, shapes: list[Any], reads: list[Any]) -> str:
     countdown = Countdown()
     plane, journal = MortalPlane(countdown), MortalJournal(countdown)
     steps = operations(updates_table)
-    arrangement = Arrangement(plane, journal)
+    arrangement = SteppedArrangement(plane, journal)
     for step in steps[:index]:
         step(arrangement)
     countdown.left = point
@@ -90,7 +90,7 @@ def crashed(index: int, point: int, shapes: list[Any], reads: list[Any]) -> str:
         steps[index](arrangement)
         outcome, left = "never", steps[index + 1 :]
     except Ended:
-        arrangement = Arrangement(plane, journal)
+        arrangement = SteppedArrangement(plane, journal)
         is_after = shape(arrangement.state) == shapes[index + 1]
         assert is_after or shape(arrangement.state) == shapes[index]
         outcome, left = ("after", steps[index + 1 :]) if is_after else ("before", steps[index:])

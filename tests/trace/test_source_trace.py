@@ -142,9 +142,11 @@ def test_replaced_batches_go_with_the_next_write_so_that_upkeep_commits_only_wha
 def _sweep_and_vacuum(days: Days, spark_settings: Settings, home: Path) -> None:
     """An attempt that ended before its commit left a batch, and rows of a stage; then the files go, too."""
     lake, settings = days.lake, spark_settings.model_copy(update={"home": home})
-    plane = SourcePlane(lake, days.source)
     unmarked, landed = F.lit(None).cast("int"), lake.spark.createDataFrame(days.rows(6, a_day(6)).table)
-    orphan = plane.put(landed.withColumns({"time": F.col("event_time"), "below_horizon": unmarked}))
+    orphan = "U0000000099.0"
+    of_batch = {"batch": F.lit(orphan), "time": F.col("event_time"), "below_horizon": unmarked, "token": F.lit(99)}
+    table = updates(days.source)
+    lake.append(table, landed.withColumns(of_batch).select(*table.column_names), None)
     lake.catalog.ensure({"silver": "", "gold": ""}, [LATE, STATE])
     common = {"source": days.source.name, "entity": "e1"}
     staged, given_up = days.fence().token, days.fence().token
@@ -154,10 +156,10 @@ def _sweep_and_vacuum(days: Days, spark_settings: Settings, home: Path) -> None:
     with leases.take(home / "leases", source=days.source.name, run_id="r", starts_run=True, wait_s=0) as lease:
         lease.staged["compact"] = staged
         lease.save()
-    assert {b.place for b in report_of(days).batches if b.batch == orphan.handle} == {"orphan"}
+    assert {b.place for b in report_of(days).batches if b.batch == orphan} == {"orphan"}
     live = days.standing().arrangement.handles()
     swept = visits.sweep(settings, days.source, lake.spark)
-    assert orphan.handle in {b.handle for b in swept.batches}
+    assert orphan in {b.handle for b in swept.batches}
     assert swept.history == {"gold.state_history": 1}
     assert [row.token for row in lake.read(STATE).collect()] == [staged]
     assert live.isdisjoint(b.handle for b in swept.batches)

@@ -1,4 +1,4 @@
-"""`trace`: a source's frontiers and batches; remove remains of crashes; keep visible times readable."""
+"""`trace`: a source's frontiers, batches and steps; definite reads; remains of crashes; visible times kept readable."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     about = "Show the trace of a source: `tidemark trace SOURCE`."
     group = typer.Typer(cls=ShowByDefault, no_args_is_help=True, help=about)
-    for command in (show, sweep, hold, release):
+    for command in (show, steps, snapshot, sweep, hold, release):
         group.command()(command)
     app.add_typer(group, name="trace")
 
@@ -59,6 +59,60 @@ def show(source: SourceArgument, as_json: JsonOption = False) -> None:
         current = publication.load(lake, checked)
         report = inspect(lake, checked, frontiers.load(lake, checked, near=current.token), current)
     emit(as_json, report.to_json(), lambda: _render_report(report))
+
+
+def steps(
+    source: SourceArgument,
+    last: Annotated[int, typer.Option(min=1, help="The number of commits to show, the newest ones.")] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the steps that the trace has taken, by commit: append, seal, drain, evict, allow_compaction, merge."""
+    settings = load_settings()
+    checked = known_source(settings, source)
+    with server_session(settings, "tidemark-trace-steps") as spark:
+        from spark_jobs.storage.lakes.spark_lake import SparkLake
+        from spark_jobs.trace.frontiers import moves
+        from spark_jobs.trace.steps import steps_between
+
+        rows = [
+            [row["token"], row["run_id"], step.kind, step.batch or None, step.updates or None,
+             step.lower.time, step.upper.time, " ".join(step.replaced) or None]
+            for row, move in [*moves(SparkLake(spark), checked)][-last:]
+            for step in steps_between(move.before.arrangement, move.after.arrangement)
+        ]  # fmt: skip
+    columns = ["token", "run", "step", "batch", "updates", "from", "to", "replaced"]
+    as_text = [[*row[:5], _time_text(row[5]), _time_text(row[6]), row[7]] for row in rows]
+    emit(as_json, [dict(zip(columns, row, strict=True)) for row in rows], lambda: table(columns, as_text))
+
+
+def snapshot(
+    source: SourceArgument,
+    entity: Annotated[str, typer.Option(help="The entity, exactly.")],
+    at: Annotated[str, typer.Option("--at", help="A visible time before the seal, and not before since.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show an entity's rows as the trace has them at a visible time: a read that never changes.
+
+    Rows that arrived below the horizon are among them, with the time by which they are marked.
+    """
+    from spark_jobs.storage.descriptions.times import micros
+
+    settings = load_settings()
+    checked = known_source(settings, source)
+    at_us = micros(instant(at))
+    with server_session(settings, "tidemark-trace-snapshot") as spark:
+        from spark_jobs.storage.coordination import publication
+        from spark_jobs.storage.lakes.spark_lake import SparkLake
+        from spark_jobs.trace import Arrangement, frontiers
+        from spark_jobs.trace.journal import MemoryJournal
+        from spark_jobs.trace.source_plane import EntityPlane
+
+        lake = SparkLake(spark)
+        current = frontiers.load(lake, checked, near=publication.load(lake, checked).token)
+        read = Arrangement(EntityPlane(lake, checked, entity), MemoryJournal({checked.name: current.arrangement}),
+                           collection=checked.name).snapshot(at_us)  # fmt: skip
+    rows = read.to_pylist()
+    emit(as_json, rows, lambda: table(read.column_names, [list(row.values()) for row in rows]))
 
 
 def sweep(source: SourceArgument, as_json: JsonOption = False) -> None:

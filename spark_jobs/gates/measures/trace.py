@@ -45,8 +45,8 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.delta.records import arrow_records
 from spark_jobs.storage.descriptions.tables import FILES, updates
 from spark_jobs.storage.lakes.lake import Lake
-from spark_jobs.trace.delta_plane import batches_of
 from spark_jobs.trace.frontiers import SourceFrontiers
+from spark_jobs.trace.stored_batches import batches_of
 
 AnyBatch = TraceBatch | UnsealedBatch | StoredBatch
 
