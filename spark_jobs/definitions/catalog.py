@@ -23,6 +23,7 @@ from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.sql import qualified
 from spark_jobs.storage.descriptions.tables import (
     DATABASES,
+    PUBLISHED,
     SHARED,
     STATE,
     VALIDITY,
@@ -54,6 +55,8 @@ class LakeOlder(TidemarkError):
 def ensure_source(lake: Lake, source: Source) -> None:
     """Create missing databases and tables, and add missing columns to the tables that sources share.
 
+    The names of shared tables come with the tables: the quarantine of a source can be read before it has published.
+
     Raises:
         LakeNewer: a later version of Tidemark has written the lake; nothing was created.
         TableDiffers: a column of a shared table has another type.
@@ -62,6 +65,9 @@ def ensure_source(lake: Lake, source: Source) -> None:
     shared = _shared_tables(source)
     created = lake.catalog.ensure(DATABASES, source_tables(source))
     mark_format(lake)
+    if PUBLISHED in created:
+        for statement in _shared_names():
+            lake.catalog.define(statement)
     lake.catalog.widen([table for table in shared if table not in created])
 
 
@@ -184,16 +190,21 @@ def _own_tables(source: Source) -> list[Table]:
 
 
 def name_definitions(source: Source) -> Iterator[str]:
-    """Yield the SQL statements that define the names that all sources share, and the source's own names. The view of
-    publications comes first, since changelogs read it."""
-    yield from (past.publications_view(), views.late_view(), views.state_view(), past.late_as_of(), past.state_as_of())
-    yield from (bronze_views.quarantine_view(), bronze_views.duplicates_view())
+    """Yield the SQL statements that define the names that all sources share, and the source's own names."""
+    yield from _shared_names()
     if source.keeps_chains:
         yield from chain_views()
     yield from (bronze_views.deltas_view(source), past.future_deltas_view(source))
     for definition in definitions(source):
         yield from _window_names(definition)
     yield from _state_names(source)
+
+
+def _shared_names() -> Iterator[str]:
+    """Yield the statements for the names of tables that all sources share. The view of publications comes first, since
+    changelogs read it."""
+    yield from (past.publications_view(), views.late_view(), views.state_view(), past.late_as_of(), past.state_as_of())
+    yield from (bronze_views.quarantine_view(), bronze_views.duplicates_view())
 
 
 def _window_names(definition: Definition) -> Iterator[str]:
