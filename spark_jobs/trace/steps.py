@@ -45,8 +45,8 @@ def steps_between(before: ArrangementState, after: ArrangementState) -> list[Tra
     return [
         *_of_unsealed(before, after),
         *_of_seal(before, after),
-        *_of_trace(before, after),
         *_of_since(before, after),
+        *_of_trace(before, after),
         *_of_leases(before, after),
     ]
 

@@ -65,6 +65,15 @@ def test_a_chain_is_compacted_read_at_any_time_rolled_back_and_pinned(served: Se
     assert loads_at(served, "2024-01-01T04:30:00Z") == {"m": 3, "n": 7}
     assert loads_at(served, "2024-01-01T04:30:00Z", "--entity", "m") == {"m": 3}
     assert loads_at(served, "2024-01-02T23:00:00Z") == {"m": 30, "n": 7}
+    steps = ask(served, "trace", "steps", "meters")
+    assert [step["step"] for step in steps if step["step"] in ("seal", "drain")] == ["seal", "drain"] * 2
+    assert [step["updates"] for step in steps if step["step"] == "drain"] == [7, 4]
+    early, late = (
+        ask(served, "trace", "snapshot", "meters", "--entity", "m", "--at", f"2024-01-0{day}T23:59:59Z")
+        for day in (1, 2)
+    )
+    assert [row["c_load"] for row in early] == [1, 2, 3, 4, 5, 6]
+    assert [row["c_load"] for row in late] == [1, 2, 3, 4, 5, 6, 10, 20, 30]
     metrics = ask(served, "chains", "meters")
     assert (metrics["chains"], metrics["refused"]) == (2, 0)
     assert [version["vector"] for version in ask(served, "history", "meters", "m")] == [

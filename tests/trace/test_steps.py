@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ KINDS = [
 """The steps of each operation of the scenario."""
 
 
-def taken(arrangement: SteppedArrangement, before: ArrangementState) -> list[TraceStep]:
+def taken(arrangement: SteppedArrangement[pa.Table], before: ArrangementState) -> list[TraceStep]:
     return steps_between(before, arrangement.state)
 
 
