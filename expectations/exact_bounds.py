@@ -8,7 +8,7 @@ Importing this module registers the class with Great Expectations, since stored 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
@@ -35,12 +35,11 @@ class ExpectColumnValuesToBeExactlyBetween(ExpectColumnValuesToBeBetween):
     max_value: pydantic.StrictInt | Decimal | None = None  # type: ignore[assignment]
 
 
-def between(column: str, least: Any, greatest: Any, **arguments: Any) -> ExpectColumnValuesToBeBetween:
-    """The expectation of values from `least` to `greatest`: Great Expectations' own if floats represent the bounds,
-    else the exact one."""
-    exact = any(isinstance(end, Decimal) or _is_large(end) for end in (least, greatest))
-    kind = ExpectColumnValuesToBeExactlyBetween if exact else ExpectColumnValuesToBeBetween
-    return kind(column=column, min_value=least, max_value=greatest, **arguments)
+def exact_kind(kind: type[Expectation], arguments: Mapping[str, Any]) -> type[Expectation]:
+    """The class for an expectation with these arguments: the exact one if floats cannot represent its bounds."""
+    ends = (arguments.get("min_value"), arguments.get("max_value"))
+    exact = kind is ExpectColumnValuesToBeBetween and any(isinstance(end, Decimal) or _is_large(end) for end in ends)
+    return ExpectColumnValuesToBeExactlyBetween if exact else kind
 
 
 def _is_large(number: Any) -> bool:

@@ -51,11 +51,13 @@ def expectation_of(name: str, arguments: dict[str, Any]) -> Expectation:
     from great_expectations.expectations.registry import get_expectation_impl
     from great_expectations.util import camel_to_snake
 
+    from expectations.exact_bounds import exact_kind
+
     try:
         kind = get_expectation_impl(camel_to_snake(name))
     except ExpectationNotFoundError:
         raise ValueError(f"Great Expectations has no {name}, nor has a file of your own") from None
-    expectation: Expectation = kind(**arguments)
+    expectation: Expectation = exact_kind(kind, arguments)(**arguments)
     return expectation
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,23 +17,13 @@ from spark_jobs.gates.project import preload
 from spark_jobs.sources import (
     ROWS,
     STATE,
-    Between,
     DataCheck,
-    Freshness,
-    In,
-    LatenessCheck,
+    Judging,
     Matches,
-    NotNull,
-    NullShare,
-    OfExpectation,
     OfSql,
-    OfType,
     Problem,
-    RateCheck,
-    RowCount,
     Source,
     SourceFileError,
-    Unique,
     as_typed,
     columns_read,
     name_problem,
@@ -41,14 +32,6 @@ from spark_jobs.sources.quantities import instant_at
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
-
-LATE_BY = "late_by"
-"""The column of landed rows with the microseconds from the event time to the start of the drop."""
-RATE_CHANGE = "rate_change"
-"""The column of the rates of drops with the change from the drops before, as a share; null without enough drops."""
-_PANDAS_TYPES = {"int": "int64", "string": "str", "timestamp": "Timestamp", "decimal": "Decimal", "float": "float64"}
-"""Type of a source file -> Great Expectations' name for it, where that differs. `bool` is its own name, and it finds
-`Decimal` and `date` among pandas' names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +148,14 @@ def _of_check(source: Source, name: str, check: DataCheck, hi_us: int) -> Assert
     of = f"`{', '.join(check.read)}`: " if check.read else ""
     share = f" in at least {check.mostly:.4%} of the rows" if check.mostly < 1 else ""
     expected = f"{check.in_words}{share}"
-    added = {LatenessCheck: (LATE_BY,), RateCheck: (RATE_CHANGE,), OfSql: (sql_column(name),)}
-    reads = added.get(type(check), check.read)
     words: dict[str, Any] = {
         "description": check.description or f"{of}{expected}",
         "severity": check.severity,
         "meta": {"name": name},
     }
+    if check.mostly < 1:
+        words["mostly"] = check.mostly
+    call = check.as_expectation(Judging(name, hi_us, partial(_comparable, source)))
     return Assertion(
         name,
         "check",
@@ -179,80 +163,16 @@ def _of_check(source: Source, name: str, check: DataCheck, hi_us: int) -> Assert
         expected,
         check.severity,
         check.treatment,
-        _expectation(source, name, check, hi_us, words),
-        reads,
-        whole=not check.each_row or check.mostly < 1 or isinstance(check, Unique | OfExpectation),
+        expectation_of(call.name, {**call.arguments, **words}),
+        check.judged_columns(name),
+        whole=not check.each_row or check.mostly < 1 or check.of_whole_table,
         condition=check.sql if isinstance(check, OfSql) else None,
     )
 
 
-def sql_column(name: str) -> str:
-    """The name of the column that is true for rows which meet the SQL condition of a check."""
-    return f"check {name}"
-
-
-def _expectation(source: Source, name: str, check: DataCheck, hi_us: int, words: dict[str, Any]) -> Expectation:
-    from great_expectations import expectations as gxe
-
-    each = {**words, "mostly": check.mostly}
-    if isinstance(check, LatenessCheck):
-        return gxe.ExpectColumnValuesToBeBetween(column=LATE_BY, max_value=check.max_us, **each)
-    if isinstance(check, OfSql):
-        return gxe.ExpectColumnValuesToBeInSet(column=sql_column(name), value_set=[True], **each)
-    return _of_columns(source, check, each) or _of_whole(check, hi_us, words)
-
-
-def _of_columns(source: Source, check: DataCheck, each: dict[str, Any]) -> Expectation | None:
-    """The expectation for a check that single rows break by their values; None for a check of another kind."""
-    from great_expectations import expectations as gxe
-
-    from expectations.exact_bounds import between
-
-    if isinstance(check, NotNull):
-        return gxe.ExpectColumnValuesToNotBeNull(column=check.column, **each)
-    if isinstance(check, Between):
-        least, greatest = (_comparable(source, check, end) for end in (check.min, check.max))
-        return between(check.column, least, greatest, **each)
-    if isinstance(check, In):
-        values = [_comparable(source, check, value) for value in check.values]
-        return gxe.ExpectColumnValuesToBeInSet(column=check.column, value_set=values, **each)
-    if isinstance(check, Matches):
-        # as RE2, which decides on quarantine: Python's `$` ignores a final newline, its `\d`, `\w` go beyond ASCII
-        return gxe.ExpectColumnValuesToMatchRegex(column=check.column, regex=rf"\A(?a:{check.pattern})\Z", **each)
-    if isinstance(check, Unique) and len(check.columns) == 1:
-        return gxe.ExpectColumnValuesToBeUnique(column=check.columns[0], **each)
-    if isinstance(check, Unique):
-        return gxe.ExpectCompoundColumnsToBeUnique(
-            column_list=list(check.columns), ignore_row_if="all_values_are_missing", **each
-        )
-    return None
-
-
-def _of_whole(check: DataCheck, hi_us: int, words: dict[str, Any]) -> Expectation:
-    """The expectation for a check of all rows together."""
-    from great_expectations import expectations as gxe
-
-    if isinstance(check, OfType):
-        kind = check.type.partition("(")[0]
-        return gxe.ExpectColumnValuesToBeOfType(column=check.column, type_=_PANDAS_TYPES.get(kind, kind), **words)
-    if isinstance(check, RateCheck):
-        return gxe.ExpectColumnValuesToBeBetween(column=RATE_CHANGE, max_value=check.change, **words)
-    if isinstance(check, RowCount):
-        return gxe.ExpectTableRowCountToBeBetween(min_value=check.min, max_value=check.max, **words)
-    if isinstance(check, Freshness):
-        least = instant_at(hi_us) - timedelta(microseconds=check.within_us)
-        return gxe.ExpectColumnMaxToBeBetween(column=check.column, min_value=least, **words)
-    if isinstance(check, NullShare):
-        return gxe.ExpectColumnProportionOfNonNullValuesToBeBetween(
-            column=check.column, min_value=1 - check.max, max_value=1 - check.min, **words
-        )
-    assert isinstance(check, OfExpectation), "all other kinds have been told apart"
-    return expectation_of(check.type, {**check.arguments, **words})
-
-
-def _comparable(source: Source, check: DataCheck, value: Any) -> Any:
-    """A value of a check, converted to the type with which Great Expectations compares a pandas column."""
-    column = source.columns.get(check.read[0])
+def _comparable(source: Source, name: str, value: Any) -> Any:
+    """A value of a check, converted to the type with which Great Expectations compares the pandas column `name`."""
+    column = source.columns.get(name)
     if value is None or column is None:
         return value
     plain = as_typed(value, column)

@@ -16,9 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.engine.chunks import chunk_rows, not_taken_back
 from spark_jobs.engine.columns import numbers
 from spark_jobs.engine.restatement import CLOSING, LIVE, key_codes
-from spark_jobs.gates.checks import LATE_BY
 from spark_jobs.gates.measures.parts import of_landings
-from spark_jobs.sources import Source
+from spark_jobs.sources import LATE_BY, Source
 from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.coordination.publication import Publication, visible_rows
 from spark_jobs.storage.delta.data_files import StoredRows

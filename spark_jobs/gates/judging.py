@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from expectations.invariant import exception_message
 from spark_jobs.config import Settings
-from spark_jobs.gates.checks import LATE_BY, Assertion
+from spark_jobs.gates.checks import Assertion
 from spark_jobs.gates.frames import as_pandas
 from spark_jobs.gates.project import Batch, validate
 from spark_jobs.gates.verdicts import MAX_EXAMPLES, Answer, Verdict
+from spark_jobs.sources import LATE_BY
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult

@@ -19,15 +19,7 @@ from spark_jobs.engine.measures import hourly, rate_change
 from spark_jobs.engine.records import CHECK_PREFIX
 from spark_jobs.errors import ParameterError
 from spark_jobs.gates import Verdict, refuse_failed
-from spark_jobs.gates.checks import (
-    LATE_BY,
-    RATE_CHANGE,
-    Assertion,
-    assertions_about,
-    checked_tables,
-    sql_column,
-    verify,
-)
+from spark_jobs.gates.checks import Assertion, assertions_about, checked_tables, verify
 from spark_jobs.gates.frames import (
     OF_ROW,
     landed_rows,
@@ -43,7 +35,18 @@ from spark_jobs.landing.counted import rejects_of_drops
 from spark_jobs.landing.ledger import PendingLanding, counted_landings, landed_drops, versions
 from spark_jobs.landing.places import Places
 from spark_jobs.session import is_lost_server
-from spark_jobs.sources import ROWS, STATE, OfSql, Problem, Source, SourceFileError, unknown_name
+from spark_jobs.sources import (
+    LATE_BY,
+    RATE_CHANGE,
+    ROWS,
+    STATE,
+    OfSql,
+    Problem,
+    Source,
+    SourceFileError,
+    sql_column,
+    unknown_name,
+)
 from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.descriptions.column_types import sql_type_of
 from spark_jobs.storage.descriptions.quality_tables import OVERRIDES

@@ -6,10 +6,11 @@ Spark or Airflow, because parsing a DAG file reads sources.
 
 from spark_jobs.sources.bounds import as_typed
 from spark_jobs.sources.calls import AggregateCall, TriggerCall
+from spark_jobs.sources.check_base import ROWS, STATE, Judging, columns_read
 from spark_jobs.sources.columns import DeclaredColumn, LandingOptions
 from spark_jobs.sources.data_checks import (
-    ROWS,
-    STATE,
+    LATE_BY,
+    RATE_CHANGE,
     Between,
     DataCheck,
     Freshness,
@@ -24,7 +25,7 @@ from spark_jobs.sources.data_checks import (
     RateCheck,
     RowCount,
     Unique,
-    columns_read,
+    sql_column,
 )
 from spark_jobs.sources.drops import RowIdOverflowError, Schedule, drop_of, first_row_id, line_of, row_id
 from spark_jobs.sources.environments import (
@@ -51,6 +52,8 @@ from spark_jobs.sources.windows import (
 )
 
 __all__ = [
+    "LATE_BY",
+    "RATE_CHANGE",
     "ROWS",
     "STATE",
     "AdaptiveWindow",
@@ -66,6 +69,7 @@ __all__ = [
     "Freshness",
     "HoppingWindow",
     "In",
+    "Judging",
     "LandingOptions",
     "Late",
     "LatenessCheck",
@@ -107,5 +111,6 @@ __all__ = [
     "parse_source",
     "read_sources",
     "row_id",
+    "sql_column",
     "unknown_name",
 ]

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticCustomError
 
+from spark_jobs.sources.check_base import ROWS, STATE
 from spark_jobs.sources.columns import DeclaredColumn
-from spark_jobs.sources.data_checks import ROWS, STATE, Between, Freshness, In, Matches, OfExpectation
+from spark_jobs.sources.data_checks import Between, Freshness, In, Matches, OfExpectation
 from spark_jobs.sources.problems import Problem, name_problem, refuse, show
 from spark_jobs.sources.quantities import DAY_US, parse_instant
 

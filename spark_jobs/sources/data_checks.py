@@ -1,116 +1,47 @@
 """`checks:` of a source file: conditions on the rows that land, and on the tables that a run publishes.
 
-If Great Expectations has an expectation of the kind, a check is that expectation, and Great Expectations judges the
-data by it; see `spark_jobs.gates.checks`.
+A check is an expectation of Great Expectations, which judges the data by it; see `spark_jobs.gates.checks`. A new kind
+is a class here, in the union `DataCheck`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, WithJsonSchema, field_validator, model_validator
 
+from spark_jobs.sources.check_base import (
+    ROWS,
+    Bound,
+    Bounded,
+    CheckBase,
+    ExpectationCall,
+    Judging,
+    OfColumn,
+    between_words,
+    columns_read,
+)
 from spark_jobs.sources.columns import TYPE_SCHEMA, check_type
 from spark_jobs.sources.problems import refuse, refuse_in_words
-from spark_jobs.sources.quantities import PositiveDuration, format_duration
-from spark_jobs.sources.section import Section
+from spark_jobs.sources.quantities import PositiveDuration, format_duration, instant_at
 from spark_jobs.sources.windows import Names
 
-Severity = Literal["critical", "warning", "info"]
-Treatment = Literal["fail", "quarantine", "warn"]
+LATE_BY = "late_by"
+"""The column of landed rows with the microseconds from the event time to the start of the drop."""
+RATE_CHANGE = "rate_change"
+"""The column of the rates of drops with the change from the drops before, as a share; null without enough drops."""
+_PANDAS_TYPES = {"int": "int64", "string": "str", "timestamp": "Timestamp", "decimal": "Decimal", "float": "float64"}
+"""Type of a source file -> Great Expectations' name for it, where that differs. `bool` is its own name, and it finds
+`Decimal` and `date` among pandas' names."""
 _MOST_SHOWN = 10
-Bound = Any
-"""A value of the column's type, as the source file has it; `bounds.as_typed` converts it."""
-
-ROWS, STATE = "rows", "state"
-"""The tables that a check may be about, beside windows: the rows that land, and the state of the entities."""
 
 
-def _range(least: Any, greatest: Any) -> str:
-    if least is None or greatest is None:
-        return f"of at least {least}" if greatest is None else f"of at most {greatest}"
-    return f"from {least} to {greatest}"
-
-
-class CheckBase(Section):
-    """The fields that every kind of check has."""
-
-    each_row: ClassVar[bool] = True
-    """True if a single row can break the check, so that `mostly` means something."""
-    quarantines: ClassVar[bool] = False
-    """True if a row can be judged while its file is read."""
-
-    table: str = ROWS
-    """`rows` (that land, the default), `state`, or a window by its name, as the run would publish them."""
-    mostly: float = Field(default=1.0, ge=0, le=1)
-    """The share of rows that must keep the check, if single rows can break it."""
-    severity_: Severity | None = Field(default=None, alias="severity")
-    """The importance of a failure to people; by default `warning` if the treatment is `warn`, else `critical`."""
-    treatment: Treatment = "fail"
-    """The effect of a failure. `fail`: nothing is published. `warn`: the run reports it and goes on. `quarantine`: rows
-    that break the check go to quarantine, and the others land; with `mostly` in the file, the run fails if a smaller
-    share would be left."""
-    description: str = ""
-    """A text for people about the check."""
-
-    @property
-    def severity(self) -> Severity:
-        """The importance of a failure: the file's, else `warning` if the treatment is `warn`, else `critical`."""
-        return self.severity_ or ("warning" if self.treatment == "warn" else "critical")
-
-    @property
-    def least_share(self) -> float:
-        """The least share of rows that must keep the check: 0 if the check quarantines and the file has none."""
-        return self.mostly if self.treatment != "quarantine" or "mostly" in self.model_fields_set else 0.0
-
-    @property
-    def read(self) -> tuple[str, ...]:
-        """The columns that the check reads by name."""
-        return ()
-
-    @property
-    def in_words(self) -> str:
-        """The expectation in words, without the column that it is about."""
-        raise NotImplementedError
-
-    @model_validator(mode="after")
-    def _check_treatment(self) -> Self:
-        kind_name = _kind_of(type(self))
-        if self.treatment == "quarantine" and (not self.quarantines or self.table != ROWS):
-            where = kind_name if not self.quarantines else f"one of the table {self.table}"
-            kinds = ", ".join(map(_kind_of, _kinds_that_quarantine(CheckBase)))
-            raise refuse_in_words(f"fail or warn: only {kinds} of rows quarantine", where)
-        if not self.each_row and "mostly" in self.model_fields_set:
-            raise refuse_in_words("no `mostly`: only checks that rows break one by one have it", kind_name)
-        return self
-
-
-def _kind_of(check: type[CheckBase]) -> str:
-    """The kind that a source file names for a class of checks."""
-    return str(get_args(check.model_fields["kind"].annotation)[0])
-
-
-def _kinds_that_quarantine(base: type[CheckBase]) -> Iterator[type[CheckBase]]:
-    """Yield the kinds of checks below a class whose rows may go to quarantine, in the order of their definition."""
-    for each in base.__subclasses__():
-        if each.quarantines and "kind" in each.model_fields:
-            yield each
-        yield from _kinds_that_quarantine(each)
-
-
-class OfColumn(CheckBase):
-    """A check of one column."""
-
-    column: str
-    """The column that is checked."""
-
-    @property
-    def read(self) -> tuple[str, ...]:
-        """The check's column."""
-        return (self.column,)
+def sql_column(name: str) -> str:
+    """The name of the column that is true for rows which meet the SQL condition of a check."""
+    return f"check {name}"
 
 
 class NotNull(OfColumn):
@@ -124,20 +55,9 @@ class NotNull(OfColumn):
         """The expectation in words, without the column that it is about."""
         return "a value"
 
-
-class Bounded(Section):
-    """Bounds from `min` to `max`, both included; one of them may be left out."""
-
-    min: Bound = None
-    """The least value."""
-    max: Bound = None
-    """The greatest value."""
-
-    @model_validator(mode="after")
-    def _check_bounds(self) -> Self:
-        if self.min is None and self.max is None:
-            raise refuse_in_words("`min`, `max` or both", "neither")
-        return self
+    def as_expectation(self, given: Judging) -> ExpectationCall:
+        """The check as a call of an expectation of Great Expectations."""
+        return ExpectationCall("ExpectColumnValuesToNotBeNull", {"column": self.column})
 
 
 class Between(Bounded, OfColumn):
@@ -149,7 +69,13 @@ class Between(Bounded, OfColumn):
     @property
     def in_words(self) -> str:
         """The expectation in words, without the column that it is about."""
-        return f"a value {_range(self.min, self.max)}"
+        return f"a value {between_words(self.min, self.max)}"
+
+    def as_expectation(self, given: Judging) -> ExpectationCall:
+        """The check as a call of an expectation of Great Expectations."""
+        least, greatest = (given.comparable(self.column, end) for end in (self.min, self.max))
+        bounds = {"min_value": least, "max_value": greatest}
+        return ExpectationCall("ExpectColumnValuesToBeBetween", {"column": self.column, **bounds})
 
 
 class In(OfColumn):
@@ -165,6 +91,11 @@ class In(OfColumn):
         """The expectation in words, without the column that it is about."""
         more = ", …" if len(self.values) > _MOST_SHOWN else ""
         return f"one of {', '.join(map(str, self.values[:_MOST_SHOWN]))}{more}"
+
+    def as_expectation(self, given: Judging) -> ExpectationCall:
+        """The check as a call of an expectation of Great Expectations."""
+        values = [given.comparable(self.column, value) for value in self.values]
+        return ExpectationCall("ExpectColumnValuesToBeInSet", {"column": self.column, "value_set": values})
 
 
 class Matches(OfColumn):
@@ -194,10 +125,17 @@ class Matches(OfColumn):
         """The expectation in words, without the column that it is about."""
         return f"text of the form {self.pattern}"
 
+    def as_expectation(self, given: Judging) -> ExpectationCall:
+        """The check as a call of an expectation of Great Expectations."""
+        # as RE2, which decides on quarantine: Python's `$` ignores a final newline, its `\d`, `\w` go beyond ASCII
+        regex = rf"\A(?a:{self.pattern})\Z"
+        return ExpectationCall("ExpectColumnValuesToMatchRegex", {"column": self.column, "regex": regex})
+
 
 class Unique(CheckBase):
     """No two rows have the same values in all of `columns`; rows in which all of them are null keep the check."""
 
+    of_whole_table: ClassVar[bool] = True
     kind: Literal["unique"]
     columns: Names
     """The column, or columns, that identify a row."""
@@ -212,6 +150,13 @@ class Unique(CheckBase):
         """The expectation in words, without the column that it is about."""
         return f"no two rows with the same {', '.join(self.columns)}"
 
+    def as_expectation(self, given: Judging) -> ExpectationCall:
+        """The check as a call of an expectation of Great Expectations."""
+        if len(self.columns) == 1:
+            return ExpectationCall("ExpectColumnValuesToBeUnique", {"column": self.columns[0]})
+        columns = {"column_list": list(self.columns), "ignore_row_if": "all_values_are_missing"}
+        return ExpectationCall("ExpectCompoundColumnsToBeUnique", columns)
+
 
 class OfType(OfColumn):
     """The values have this type, one of those of `columns:`. For a table it is the type of the published column."""
@@ -225,6 +170,12 @@ class OfType(OfColumn):
     def in_words(self) -> str:
         """The expectation in words, without the column that it is about."""
         return f"values of type {self.type}"
+
+    def as_expectation(self, given: Judging) -> ExpectationCall:
+        """The check as a call of an expectation of Great Expectations."""
+        kind = self.type.partition("(")[0]
+        arguments = {"column": self.column, "type_": _PANDAS_TYPES.get(kind, kind)}
+        return ExpectationCall("ExpectColumnValuesToBeOfType", arguments)
 
 
 class RowCount(CheckBase):
@@ -250,7 +201,11 @@ class RowCount(CheckBase):
     @property
     def in_words(self) -> str:
         """The expectation in words, without the column that it is about."""
-        return f"a number of rows {_range(self.min, self.max)}"
+        return f"a number of rows {between_words(self.min, self.max)}"
+
+    def as_expectation(self, given: Judging) -> ExpectationCall:
+        """The check as a call of an expectation of Great Expectations."""
+        return ExpectationCall("ExpectTableRowCountToBeBetween", {"min_value": self.min, "max_value": self.max})
 
 
 class Freshness(OfColumn):
@@ -265,6 +220,11 @@ class Freshness(OfColumn):
     def in_words(self) -> str:
         """The expectation in words, without the column that it is about."""
         return f"a time at most {format_duration(self.within_us)} before the end of the run's last drop"
+
+    def as_expectation(self, given: Judging) -> ExpectationCall:
+        """The check as a call of an expectation of Great Expectations."""
+        least = instant_at(given.end_us) - timedelta(microseconds=self.within_us)
+        return ExpectationCall("ExpectColumnMaxToBeBetween", {"column": self.column, "min_value": least})
 
 
 class NullShare(OfColumn):
@@ -281,6 +241,11 @@ class NullShare(OfColumn):
     def in_words(self) -> str:
         """The expectation in words, without the column that it is about."""
         return f"a share of rows without a value from {self.min:g} to {self.max:g}"
+
+    def as_expectation(self, given: Judging) -> ExpectationCall:
+        """The check as a call of an expectation of Great Expectations."""
+        shares = {"min_value": 1 - self.max, "max_value": 1 - self.min}
+        return ExpectationCall("ExpectColumnProportionOfNonNullValuesToBeBetween", {"column": self.column, **shares})
 
 
 class LatenessCheck(CheckBase):
@@ -301,6 +266,14 @@ class LatenessCheck(CheckBase):
     def in_words(self) -> str:
         """The expectation in words, without the column that it is about."""
         return f"an event time at most {format_duration(self.max_us)} before the start of the row's drop"
+
+    def as_expectation(self, given: Judging) -> ExpectationCall:
+        """The check as a call of an expectation of Great Expectations."""
+        return ExpectationCall("ExpectColumnValuesToBeBetween", {"column": LATE_BY, "max_value": self.max_us})
+
+    def judged_columns(self, name: str) -> tuple[str, ...]:
+        """The column that judging adds to the rows."""
+        return (LATE_BY,)
 
 
 class RateCheck(CheckBase):
@@ -327,6 +300,14 @@ class RateCheck(CheckBase):
         """The expectation in words, without the column that it is about."""
         return f"a rate of rows that changes by at most {self.change:.0%} of the rate before"
 
+    def as_expectation(self, given: Judging) -> ExpectationCall:
+        """The check as a call of an expectation of Great Expectations."""
+        return ExpectationCall("ExpectColumnValuesToBeBetween", {"column": RATE_CHANGE, "max_value": self.change})
+
+    def judged_columns(self, name: str) -> tuple[str, ...]:
+        """The column that judging adds to the rows."""
+        return (RATE_CHANGE,)
+
 
 class OfSql(CheckBase):
     """`sql`, a condition over the columns in Spark's SQL, is true for every row. If it is null, the row breaks it."""
@@ -340,23 +321,23 @@ class OfSql(CheckBase):
         """The expectation in words, without the column that it is about."""
         return f"every row with {self.sql}"
 
+    def as_expectation(self, given: Judging) -> ExpectationCall:
+        """The check as a call of an expectation of Great Expectations."""
+        return ExpectationCall("ExpectColumnValuesToBeInSet", {"column": sql_column(given.name), "value_set": [True]})
+
+    def judged_columns(self, name: str) -> tuple[str, ...]:
+        """The column that judging adds to the rows."""
+        return (sql_column(name),)
+
 
 def _as_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def columns_read(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The columns that the arguments of a Great Expectations expectation name; empty if it may read any column."""
-    if arguments.get("row_condition"):
-        return ()
-    named = [arguments.get(key) for key in ("column", "column_A", "column_B")]
-    listed = arguments.get("column_list") or []
-    return tuple(dict.fromkeys(name for name in [*named, *listed] if isinstance(name, str)))
-
-
 class OfExpectation(CheckBase):
     """Any expectation of Great Expectations, or a class of `expectations/custom/`, by its name and its arguments."""
 
+    of_whole_table: ClassVar[bool] = True
     kind: Literal["expectation"]
     type: str
     """The name of the expectation's class."""
@@ -372,6 +353,10 @@ class OfExpectation(CheckBase):
     def in_words(self) -> str:
         """The expectation in words, without the column that it is about."""
         return f"{self.type} with {', '.join(f'{name} {_as_text(value)}' for name, value in self.arguments.items())}"
+
+    def as_expectation(self, given: Judging) -> ExpectationCall:
+        """The check as a call of an expectation of Great Expectations."""
+        return ExpectationCall(self.type, self.arguments)
 
 
 DataCheck = Annotated[

@@ -19,12 +19,12 @@ import yaml
 
 from spark_jobs.config import Settings
 from spark_jobs.engine.records import read_csv
-from spark_jobs.gates.checks import Assertion, assertions_about, sql_column, verify
+from spark_jobs.gates.checks import Assertion, assertions_about, verify
 from spark_jobs.gates.judging import Checked, judge
 from spark_jobs.gates.project import build_data_docs
 from spark_jobs.gates.verdicts import GateFailed, Verdict, verdict_lines
 from spark_jobs.landing.record_spec import record_spec
-from spark_jobs.sources import Source, SourceFileError, parse_source
+from spark_jobs.sources import Source, SourceFileError, parse_source, sql_column
 from spark_jobs.sources.columns import COLUMN_TYPES
 
 pytestmark = pytest.mark.slow
