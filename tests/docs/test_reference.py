@@ -221,6 +221,13 @@ def test_equal_headings_have_anchors_of_their_own() -> None:
     assert page_anchors("# A\n\n## B\n\n## B\n\n```\n# C\n```\n") == {"a", "b", "b_1"}
 
 
+def test_every_file_that_the_guide_for_contributors_names_is_there() -> None:
+    named = re.findall(r"`((?:[\w-]+/)+[\w-]+(?:\.\w+)?)`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert len(named) > 20
+    places = [ROOT, ROOT / "spark_jobs", ROOT / "spark_jobs/engine"]
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []
+
+
 def test_policies_kinds_of_checks_and_aggregates_are_in_the_pages_about_them() -> None:
     assert {*get_args(PolicyName)} == POLICIES.keys()
     checks = {each["properties"]["kind"]["const"] for each in _schemas_with("kind", "treatment")}
