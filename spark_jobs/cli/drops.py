@@ -80,13 +80,15 @@ def failed_in_airflow(settings: Settings, source: Source) -> set[int]:
 @contextmanager
 def lake_of(settings: Settings) -> Iterator[TableReader]:
     """The lake for reads: from its files if this process can read them, else through the lake server."""
-    from spark_jobs.storage.lakes.spark_lake import SparkLake
     from spark_jobs.storage.lakes.stored_lake import StoredLake
 
     stored = StoredLake.at(settings.lake)
     if stored is not None:
         yield stored
         return
+    # not before: it imports pyspark
+    from spark_jobs.storage.lakes.spark_lake import SparkLake
+
     with server_session(settings, "tidemark-drops") as spark:
         yield SparkLake(spark)
 

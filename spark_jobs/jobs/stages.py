@@ -32,6 +32,7 @@ from spark_jobs.judging.judges import (
     keep_promoted_overflows,
 )
 from spark_jobs.judging.metrics import keep_trace_size
+from spark_jobs.landing.indexing import index_chunks
 from spark_jobs.landing.landing import Landing
 from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.landing.merging import merge_due
@@ -58,6 +59,7 @@ def land(stage: RunStage) -> Report:
     """Prepare the run, land its files, and judge every landing that is not in the trace yet."""
     stage.report_step("looking for files")
     landed = _land(stage, on_work=partial(_begin_work, stage))
+    index_chunks(stage.lake, stage.source)
     # landings of an earlier run, too, so that a repeated run meets a failed gate again
     landings = pending_landings(stage.lake, stage.source, stage.frontiers.landed_through)
     if landings:
@@ -107,6 +109,7 @@ def compact(stage: RunStage) -> Report:
         keep_trace_size(stage.judged, lake, upkeep.after.arrangement)
     # this run's chunks are not published yet: a run that repeats it finds them by their landings
     chunks = merge_due(lake, source, fence.token, published.landed_through)
+    index_chunks(lake, source)
     return report | {"chunks_before": chunks.chunks_before, "chunks_after": chunks.chunks_after}
 
 

@@ -15,6 +15,7 @@ from spark_jobs.engine.arrangement import ReadLease, StoredBatch
 from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.tokens import follow_lake
 from spark_jobs.landing.erasures import check_finished
+from spark_jobs.landing.indexing import index_chunks
 from spark_jobs.landing.merging import ChunkMerges, merge_all
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination import leases
@@ -98,6 +99,7 @@ def merge(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
         _, current_publication = in_force(lake, source, near=lease.fence.token)
         through = frontiers.published_frontiers(lake, source, current_publication).landed_through
         merges = merge_all(lake, source, lease.fence.token, through)
+        index_chunks(lake, source)
         if vacuum:
             remove_unused(lake.folder.handle(chunks(source)), settings.file_retention)
     return merges

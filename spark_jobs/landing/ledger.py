@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -164,9 +165,10 @@ def _between(column: str, first: int, last: int) -> pc.Expression:
     return (pc.field(column) >= first) & (pc.field(column) <= last)
 
 
-def counted_landings(lake: TableReader, source: Source) -> list[int]:
-    """The landings that are in the ledger now: rows of other landings do not count."""
-    return sorted({row["landing"] for row in _rows(lake, source, pc.scalar(True))})
+def counted_landings(lake: TableReader, source: Source, among: Collection[int] | None = None) -> list[int]:
+    """The landings that are in the ledger now, of those in `among` (None: of all): rows of others do not count."""
+    where = pc.scalar(True) if among is None else pc.field("landing").isin(pa.array(sorted(among), pa.int64()))
+    return sorted({row["landing"] for row in _rows(lake, source, where)})
 
 
 def is_counted(lake: Lake, source: Source) -> Column:

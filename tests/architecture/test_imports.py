@@ -53,7 +53,7 @@ LAYERS: dict[str, set[str]] = {
     "session": {
         *("config", "jvm", "s3", "server.connect_client", "server.errors", "server.lake_lock"),
     },
-    "engine.spark": {"arrow_batches", "engine", "sources", "storage"},
+    "engine.spark": {"arrow_batches", "engine", "storage"},
     "storage": {"engine", "s3", "session_settings", "sources"},
     "landing": {"exchange", "engine", "plugins", "s3", "sources", "storage"},
     "extraction": {"config", "jvm", "landing", "sources", "storage"},
@@ -217,7 +217,6 @@ LAYERS: dict[str, set[str]] = {
             "config",
             "definitions",
             "engine",
-            "engine.spark",
             "gates",
             "jobs",
             "landing",

@@ -22,7 +22,6 @@ QUOTING = {"name", "qualified", "literal", "whole"}
 """`storage.descriptions.sql`: the functions that make names and text fit for SQL."""
 
 SQL_COMPOSERS = {
-    "spark_jobs/engine/spark/chunks/reading.py": "quoted names and text, comparisons with whole numbers",
     "spark_jobs/engine/spark/windows/adapter.py": "names that `expressions` quoted, expressions over them",
     "spark_jobs/engine/spark/windows/hot_keys.py": "numbers",
     "spark_jobs/engine/spark/windows/stream_times.py": "numbers, names that `expressions` quoted, and expressions",

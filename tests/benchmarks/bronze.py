@@ -1,10 +1,12 @@
 """Landing into chunks and reading ranges of them, each figure beside its peer (plain Delta rows) in the same run.
 
-    python tests/benchmarks/bronze.py landing query disorder memory kernel [--rows N]
+    python tests/benchmarks/bronze.py landing query drops disorder memory kernel [--rows N]
 
     landing   rate and bytes of 5M rows against Spark's own read and write of the same files
     query     bytes and time of 0.1 % of one entity's time among 10M rows (landing's rows, if both are asked for)
-    disorder  2M rows in order, and with 30 % of them late by up to an hour
+    drops     the same after 23, 91 and 365 daily drops of 100,000 rows, without Spark (see `indexed`)
+    disorder  2M rows in order, and with 30 % of them late by up to an hour; the same over 23 daily drops, late by up
+              to a day, with the processor's time that a cache of an entity's chunks would leave
     memory    peak memory of a Python worker while 1M and 20M rows land
     kernel    the same queries in memory
 
@@ -38,12 +40,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.config import Settings
-from spark_jobs.engine.spark.chunks import SourceChunks
 from spark_jobs.jobs.stage import run_stage
+from spark_jobs.reads.source_chunks import SourceChunks
 from spark_jobs.session import open_session
 from spark_jobs.sources import load_source
 from spark_jobs.storage.descriptions.times import micros
+from spark_jobs.storage.lakes.stored_lake import StoredLake
 from tests.benchmarks.engine.chunks import Figure, against_a_plain_table, many_chunks
+from tests.benchmarks.indexed import queries_of_disorder, queries_over_drops
 
 SOURCE = """
 source: telemetry
@@ -121,20 +125,18 @@ def landing(bed: Bed, options: argparse.Namespace) -> Iterator[Figure]:
 def query(bed: Bed, options: argparse.Namespace) -> Iterator[Figure]:
     """A range of 0.1 % of one entity's time against the filter of the plain table.
 
-    One object asks all questions but the first, as a program does; what the first one of an object takes is told apart.
-    Bytes are those that Hadoop's file systems hand out: the tables' files, without the classes that the JVM loads.
+    Chunks are read in this process, the plain table by Spark. Bytes of chunks are those that this process reads, bytes
+    of the plain table those that Hadoop's file systems hand out.
     """
     if "landing" not in options.what:
         files = telemetry(options, size_of("query", options))
         bed.write_plain(files)
         bed.land(files)
-    yield Figure("a query of an empty table, median", bed.idle().seconds * 1e3, "ms")
-    first = bed.measured(lambda d, lo, hi: bed.ranged(d, lo, hi, COMPONENTS), bed.questions(options.devices))
-    yield Figure("chunk range, the first question of an object, median", first.seconds * 1e3, "ms")
+    yield Figure("a query of an empty table by Spark, median", bed.idle().seconds * 1e3, "ms")
     for names in (COMPONENTS[:1], COMPONENTS):
-        asked, landed = bed.questions(options.devices), bed.landed()
+        asked = bed.questions(options.devices)
         plain = bed.measured(partial(bed.filtered, names=names), asked)
-        dense = bed.measured(partial(bed.ranged, names=names, landed=landed), asked)
+        dense = bed.measured(partial(bed.ranged, names=names), asked)
         what = f"{len(names)} of {len(COMPONENTS)} components"
         read = [spent.read / 1e3 for spent in (plain, dense)]
         yield Figure(f"plain filter, {what}: bytes read", read[0], "kB")
@@ -143,6 +145,11 @@ def query(bed: Bed, options: argparse.Namespace) -> Iterator[Figure]:
         yield Figure(f"plain filter, {what}, median", plain.seconds * 1e3, "ms")
         yield Figure(f"chunk range, {what}, median", dense.seconds * 1e3, "ms")
         yield Figure(f"plain over chunks, end to end, {what}", plain.seconds / dense.seconds, "x", at_least=3)
+
+
+def drops(bed: Bed, options: argparse.Namespace) -> Iterator[Figure]:
+    """Queries over more and more drops."""
+    yield from queries_over_drops(load_source(bed.settings.sources / "telemetry.yml"), options.work / "drops")
 
 
 def disorder(bed: Bed, options: argparse.Namespace) -> Iterator[Figure]:
@@ -158,6 +165,7 @@ def disorder(bed: Bed, options: argparse.Namespace) -> Iterator[Figure]:
         yield Figure(f"range, {name}, median", asked[name] * 1e3, "ms")
     yield Figure("landing, late over in order", landed["30 % late"] / landed["in order"], "x", at_most=1.3)
     yield Figure("range, late over in order", asked["30 % late"] / asked["in order"], "x", at_most=2)
+    yield from queries_of_disorder(load_source(bed.settings.sources / "telemetry.yml"), options.work / "drops")
 
 
 def memory(bed: Bed, options: argparse.Namespace) -> Iterator[Figure]:
@@ -318,15 +326,10 @@ class Bed:
         rows = self.spark.table(self.tables["plain"]).where((F.col("device") == device) & F.col("at").between(lo, hi))
         return rows.select("at", *names).orderBy("at").toArrow()
 
-    def landed(self) -> SourceChunks:
-        """What answers from the chunks."""
-        return SourceChunks(self.spark, load_source(self.settings.sources / "telemetry.yml"))
-
-    def ranged(
-        self, device: str, lo: datetime, hi: datetime, names: list[str], landed: SourceChunks | None = None
-    ) -> pa.Table:
+    def ranged(self, device: str, lo: datetime, hi: datetime, names: list[str]) -> pa.Table:
         """The same rows from the chunks."""
-        return (landed or self.landed()).range_query(device, "at", micros(lo), micros(hi), names)
+        landed = SourceChunks(StoredLake(self.settings.lake), load_source(self.settings.sources / "telemetry.yml"))
+        return landed.range_query(device, "at", micros(lo), micros(hi), names)
 
     def measured(
         self, ask: Callable[[str, datetime, datetime], pa.Table], asked: list[tuple[str, datetime, datetime]]
@@ -358,7 +361,8 @@ class Bed:
         jvm = self.spark.sparkContext._jvm
         assert jvm is not None
         counts = jvm.org.apache.hadoop.fs.FileSystem.getAllStatistics()
-        return sum(int(count.getBytesRead()) for count in counts)
+        of_spark = sum(int(count.getBytesRead()) for count in counts)
+        return of_spark + psutil.Process().io_counters().read_chars
 
 
 @contextmanager
@@ -404,6 +408,7 @@ def worker_peak() -> Iterator[Peak]:
 MEASURES = {
     "landing": (landing, 5_000_000),
     "query": (query, 10_000_000),
+    "drops": (drops, 0),
     "disorder": (disorder, 2_000_000),
     "memory": (memory, 20_000_000),
     "kernel": (kernel, 0),

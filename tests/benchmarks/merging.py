@@ -80,7 +80,7 @@ def measure(days: int) -> None:
 
 
 def report(spark: Any, source: Any, when: str) -> None:
-    from spark_jobs.engine.spark.chunks import SourceChunks
+    from spark_jobs.reads.source_chunks import SourceChunks
     from spark_jobs.storage.descriptions.tables import chunks
     from spark_jobs.storage.descriptions.times import micros
     from spark_jobs.storage.lakes.spark_lake import SparkLake
@@ -88,7 +88,7 @@ def report(spark: Any, source: Any, when: str) -> None:
     files = logged_files(SparkLake(spark).folder.handle(chunks(source)), "landing")
     n_chunks, size = sum(file.rows for file in files), sum(file.size for file in files)
     rows = spark.sql("SELECT sum(rows) FROM bronze.flights_chunks").first()[0]
-    asked = SourceChunks(spark, source)
+    asked = SourceChunks(SparkLake(spark), source)
     entities = [row.entity for row in spark.sql("SELECT DISTINCT entity FROM bronze.flights_chunks LIMIT 15").collect()]
     lo, hi = (micros(FIRST + timedelta(days=day)) for day in (3, 33))
     ranges = [timed(partial(asked.range_query, e, "departed", lo, hi, ["dep_delay"])) for e in entities[:QUERIES]]

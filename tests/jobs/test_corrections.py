@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.versions import DefinitionChanged
-from spark_jobs.engine.spark.chunks import SourceChunks
 from spark_jobs.errors import ParameterError
 from spark_jobs.model import STAGES
 from spark_jobs.plans.replay import Asked, quarantined_records, replay_of
+from spark_jobs.reads.source_chunks import SourceChunks
 from spark_jobs.sources import load_source
-from tests.jobs.harness import SOURCE, Reading, published, run, write_lines, write_source
+from tests.jobs.harness import SOURCE, Reading, lake_of, published, run, write_lines, write_source
 from tests.jobs.test_plan import changelog, plan, previewed
 
 NIGHT = 24 * 60
@@ -112,7 +112,7 @@ class Lake:
         """Range queries of chunks leave out what was taken back."""
         found = []
         for name in ("meters", scratch):
-            chunks = SourceChunks(self.spark, load_source(self.home.sources / f"{name}.yml"))
+            chunks = SourceChunks(lake_of(self.spark), load_source(self.home.sources / f"{name}.yml"))
             found.append([chunks.range_query(m, "taken", 0, 2**60, ["id", "load"]).to_pylist() for m in "abc"])
         assert found[0] == found[1]
 

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.cli.output import short_text
 from spark_jobs.config import Settings
-from spark_jobs.engine.spark.chunks import SourceChunks
 from spark_jobs.plans.replay import Asked, replay_of
+from spark_jobs.reads.source_chunks import SourceChunks
 from spark_jobs.reads.why import why
 from spark_jobs.sources import load_source
 from spark_jobs.storage.descriptions.times import micros
@@ -186,7 +186,7 @@ def test_chunks_json_duplicates_and_explanations_hold_every_digit(lake: SparkSes
     assert [row.conflict for row in duplicates] == [False, True], "0.10 is 0.1"
     assert json.loads(duplicates[1].row)["c_price"] == "0.1000000001"
     source = load_source(home.sources / "shop.yml")
-    chunks = SourceChunks(lake, source)
+    chunks = SourceChunks(lake_of(lake), source)
     found = chunks.range_query("b", "at", micros(START), micros(START + DAY) - 1, ["price"]).column("price")
     assert found.type == pa.decimal128(18, 10)
     assert found.to_pylist() == [Decimal(n) for n in ("0.1", "0.2", "0.3")]

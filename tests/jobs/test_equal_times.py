@@ -6,14 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.versions import DefinitionChanged
-from spark_jobs.engine.spark.chunks import SourceChunks
+from spark_jobs.reads.source_chunks import SourceChunks
 from spark_jobs.sources import load_source
 from spark_jobs.storage.descriptions.times import micros
-from tests.jobs.harness import DAY, START, Session, published, run, write_lines, write_source
+from tests.jobs.harness import DAY, START, Session, lake_of, published, run, write_lines, write_source
 
 ORDERED = "sequence: [lsn, seq]\n"
 SOURCE = f"""
@@ -74,11 +73,9 @@ def windows(lake: Session) -> list[tuple[str, int, int]]:
     return [tuple(row) for row in rows]
 
 
-@pytest.mark.turns
-@pytest.mark.spark
 @pytest.mark.parametrize("runs", [[(0, 0), (1, 1)], [(1, 1), (0, 0)], [(0, 1), (0, 0)]])
 def test_a_sequence_orders_rows_of_one_time_in_any_slicing(
-    lake: SparkSession, spark_settings: Settings, tmp_path: Path, runs: list[tuple[int, int]]
+    lake: Session, spark_settings: Settings, tmp_path: Path, runs: list[tuple[int, int]]
 ) -> None:
     home = write_source(
         spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"}), SOURCE, "items"
@@ -87,7 +84,7 @@ def test_a_sequence_orders_rows_of_one_time_in_any_slicing(
     for first, last in runs:
         run(lake, home, first, last, source="items")
     assert (states(lake), windows(lake)) == (STATES, WINDOWS)
-    chunks, noon = SourceChunks(lake, load_source(home.sources / "items.yml")), micros(START + DAY / 2)
+    chunks, noon = SourceChunks(lake_of(lake), load_source(home.sources / "items.yml")), micros(START + DAY / 2)
     asked = {item: chunks.latest_at(item, "at", noon, ["n"])["n"].value for item, _ in STATES}
     assert list(asked.items()) == STATES
     assert chunks.range_query("x", "at", 0, noon, ["n"])["n"].to_pylist() == [11, 12, 13]

@@ -11,10 +11,10 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.engine.spark.chunks import SourceChunks
 from spark_jobs.jobs.visits import merge
 from spark_jobs.landing.counted import counted_rows
 from spark_jobs.landing.merging import ChunkMerges, RowsDiffer, merge_due, runs_of
+from spark_jobs.reads.source_chunks import SourceChunks
 from spark_jobs.reads.why import why
 from spark_jobs.session_settings import session_settings
 from spark_jobs.sources import Source, load_source
@@ -72,7 +72,7 @@ def answers(spark: SparkSession, home: Settings) -> dict[str, Any]:
     told["deltas"] = rows_of(spark.table("bronze.meters_deltas").drop("chunk_id"))
     told["standing"] = rows_of(counted_rows(lake_of(spark), source))
     told["sums"] = rows_of(spark.sql("SELECT diff, sum(rows) FROM bronze.meters_chunks GROUP BY diff"))
-    asked = SourceChunks(spark, source)
+    asked = SourceChunks(lake_of(spark), source)
     at = [micros(START + minute * MINUTE) for minute in (DAY // 2, 2 * DAY, 9 * DAY)]
     for meter, timeline in zip(METERS, ("taken", "seen", "taken"), strict=True):
         told[f"range of {meter}"] = asked.range_query(meter, timeline, at[0], at[1]).to_pylist()

@@ -57,6 +57,7 @@ def test_settings_hold_for_the_block_alone_also_when_it_fails() -> None:
     session: Any = Conf(**before)  # of a session its settings alone are asked
     with pytest.raises(ZeroDivisionError), dense_files(session, TABLE, 6):
         assert session.values["parquet.page.row.count.limit"] == "6"
+        assert session.values["parquet.block.row.count.limit"] == "12"
         assert session.values["parquet.writer.version"] == "PARQUET_2_0"
         plain = [name.split("#")[1] for name in session.values if "#" in name]
         assert plain == ["row_ids.list.element", "t_at.list.element"]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spark_jobs.cli.arguments import SourceArgument, instant, known_source, server_session
+from spark_jobs.cli.arguments import SourceArgument, instant, known_source
+from spark_jobs.cli.drops import lake_of
 from spark_jobs.cli.output import JsonOption, emit, table
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
@@ -41,11 +42,13 @@ def query(
     timeline = _only_timeline(checked) if timeline is None else timeline
     span = _parse_times(first, last, latest_at)
     names = None if components is None else [name.strip() for name in components.split(",")]
-    with server_session(settings, "tidemark-query") as spark:
-        from spark_jobs.engine.spark.chunks import SourceChunks
+    with lake_of(settings) as lake:
+        from spark_jobs.reads.source_chunks import SourceChunks
+        from spark_jobs.storage.coordination.lake_format import check_format
         from spark_jobs.storage.descriptions.times import micros
 
-        landed = SourceChunks(spark, checked)
+        check_format(lake)
+        landed = SourceChunks(lake, checked)
         if len(span) == 1:
             rows = _latest_rows(landed.latest_at(entity, timeline, micros(span[0]), names))
             columns = ["component", "time", "row_id", "value"]

@@ -23,6 +23,7 @@ Each module has one task:
     interval_index   the interval tree;  index: the catalog of a store's chunks
     write, reads, summary   changes, queries and listings of a store
     newest_first     latest-at over chunks that are stored elsewhere and read a few at a time
+    part_reader      queries of chunks that are stored elsewhere, such as in files
     gc, compaction   choosing the chunks to drop; rewriting chunks into fewer
     store            the in-memory store
 
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
     from spark_jobs.engine.chunks.gc import GcOptions
     from spark_jobs.engine.chunks.merging import chunk_rows, due_runs, layers, not_taken_back
     from spark_jobs.engine.chunks.model import Chunk, ComponentColumn, TimeColumn
+    from spark_jobs.engine.chunks.part_reader import PartReader, check_query_names
     from spark_jobs.engine.chunks.reads import Latest, RangeAnswer
     from spark_jobs.engine.chunks.rows import Row
     from spark_jobs.engine.chunks.store import ChunkStore, InsertReport
+    from spark_jobs.engine.chunks.stored import StoredLayout
     from spark_jobs.engine.chunks.summary import ChunkStats, StoreStats
 else:
     from spark_jobs.engine.faces import lazy_names
@@ -58,11 +61,14 @@ __all__ = [
     "GcOptions",
     "InsertReport",
     "Latest",
+    "PartReader",
     "RangeAnswer",
     "Row",
     "StoreConfig",
     "StoreStats",
+    "StoredLayout",
     "TimeColumn",
+    "check_query_names",
     "chunk_batches",
     "chunk_columns",
     "chunk_rows",

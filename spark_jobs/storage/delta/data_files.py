@@ -168,13 +168,9 @@ def dataset_of(
     Raises:
         deltalake.exceptions.DeltaProtocolError: the table has deletion vectors, mapped columns or the like.
     """
-    from deltalake.exceptions import DeltaProtocolError
     from pyarrow.dataset import FileSystemDataset, ParquetFileFormat, ParquetFragmentScanOptions
 
-    protocol = table.protocol()
-    if not {*(protocol.reader_features or ())} <= _READABLE or protocol.min_reader_version == _MAPPED_COLUMNS:
-        features = ", ".join(protocol.reader_features or ()) or "mapped columns"
-        raise DeltaProtocolError(f"expected a table that Parquet's readers read as it is, found one with {features}")
+    check_plain(table)
     files = pa.table(table.get_add_actions(flatten=True))
     for column, values in (partitions or {}).items():
         files = files.filter(pc.is_in(files[f"partition.{column}"], value_set=pa.array(list(values), pa.string())))
@@ -185,6 +181,20 @@ def dataset_of(
         for path, promise in zip(files["path"].to_pylist(), _promises(files, schema), strict=True)
     ]
     return FileSystemDataset(fragments, schema, format, system)
+
+
+def check_plain(table: DeltaTable) -> None:
+    """Refuse a table whose files have other rows or columns than the table.
+
+    Raises:
+        deltalake.exceptions.DeltaProtocolError: the table has deletion vectors, mapped columns or the like.
+    """
+    from deltalake.exceptions import DeltaProtocolError
+
+    protocol = table.protocol()
+    if not {*(protocol.reader_features or ())} <= _READABLE or protocol.min_reader_version == _MAPPED_COLUMNS:
+        features = ", ".join(protocol.reader_features or ()) or "mapped columns"
+        raise DeltaProtocolError(f"expected a table that Parquet's readers read as it is, found one with {features}")
 
 
 def _promises(files: pa.Table, schema: pa.Schema) -> list[pc.Expression]:
@@ -235,17 +245,25 @@ def naming_damage(fragments: Iterable[ds.ParquetFileFragment]) -> Iterator[None]
         yield
     except (pa.ArrowException, OSError) as error:
         for fragment in fragments:
-            finding = damage_of_file(fragment.filesystem, fragment.path)
-            if finding:
-                place = f"{getattr(fragment.filesystem, 'base_path', '')}{fragment.path}"
-                raise FileDamaged(
-                    expected="the data files that a table's log names",
-                    found=f"{place} {finding}",
-                    consequence="nothing was done: the rows of this file are unknown",
-                    next_step=f"put the file back, or {RESTORE}",
-                    file=place,
-                ) from error
+            refusal = damage_refusal(fragment.filesystem, fragment.path)
+            if refusal is not None:
+                raise refusal from error
         raise
+
+
+def damage_refusal(system: FileSystem, path: str) -> FileDamaged | None:
+    """The error that names a damaged file; None for a whole one."""
+    finding = damage_of_file(system, path)
+    if finding is None:
+        return None
+    place = f"{getattr(system, 'base_path', '')}{path}"
+    return FileDamaged(
+        expected="the data files that a table's log names",
+        found=f"{place} {finding}",
+        consequence="nothing was done: the rows of this file are unknown",
+        next_step=f"put the file back, or {RESTORE}",
+        file=place,
+    )
 
 
 def damage_of_file(system: FileSystem, path: str) -> str | None:

@@ -1,7 +1,8 @@
 """The layout of files of chunks, which lets a read of one entity take in few pages.
 
-A chunk is one row with long arrays. Parquet finds rows by the index of a column's pages, and a page of Parquet's own
-layout has up to 20,000 rows. So a whole file of chunks would be one page, and reading one chunk would read the file.
+A chunk is one row with long arrays. pyarrow reads whole row groups, Spark finds rows by the index of a column's pages,
+and Parquet's own layout has 20,000 rows in a page. So a file of chunks would be one row group of one page, and reading
+one chunk would read the file.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ PAGE_VALUES = 32_768
 """Values of an array column in one page. A page is the smallest unit of reading (some 50 KB of a column of
 measurements) and of compression. With 8,000 values a table of ten columns was a fifth larger than with Parquet's own
 pages."""
+
+GROUP_PAGES = 2
+"""Pages of a column in a row group, which is what pyarrow reads of a file for an entity."""
 
 PARQUET_ROWS = 20_000
 """Parquet's own limit of rows in a page."""
@@ -49,15 +53,16 @@ bits than an index into a dictionary of all their values."""
 
 def dense_layout(rows_in_page: int) -> Layout:
     """The layout of files that pyarrow writes; see the module."""
-    return Layout("zstd", rows_a_page=rows_in_page)
+    return Layout("zstd", rows_a_group=GROUP_PAGES * rows_in_page, rows_a_page=rows_in_page)
 
 
 @contextmanager
 def dense_files(spark: SparkSession, table: Table, rows_in_page: int) -> Iterator[None]:
-    """A context in which the session writes files into `table` whose pages have at most `rows_in_page` rows; see the
-    module."""
+    """A context in which the session writes files into `table` whose pages have at most `rows_in_page` rows, and whose
+    row groups have the rows of `GROUP_PAGES`; see the module."""
     steady = [column.name for column in table.columns if column.type in _STEADY]
     no_dictionary = {f"parquet.enable.dictionary#{column}.list.element": "false" for column in steady}
-    wanted = {**_LAYOUT, **no_dictionary, "parquet.page.row.count.limit": str(rows_in_page)}
+    limits = {"page": rows_in_page, "block": GROUP_PAGES * rows_in_page}
+    wanted = {**_LAYOUT, **no_dictionary} | {f"parquet.{of}.row.count.limit": str(n) for of, n in limits.items()}
     with session_settings(spark, wanted):
         yield

@@ -11,6 +11,8 @@ Only one writer is allowed at a time; readers are not restricted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial, reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,6 +23,7 @@ from spark_jobs.engine.chunks.config import StoreConfig
 from spark_jobs.engine.chunks.gc import Candidate, GcOptions, choose
 from spark_jobs.engine.chunks.index import StoredChunk
 from spark_jobs.engine.chunks.model import Chunk
+from spark_jobs.engine.chunks.part_reader import PartReader
 from spark_jobs.engine.chunks.reads import Latest
 from spark_jobs.engine.chunks.store import ChunkStore, InsertReport
 from spark_jobs.engine.chunks.stored import StoredLayout, stored_chunks, stored_table
@@ -34,7 +37,7 @@ from spark_jobs.engine.spark.chunks.entity_steps import (
     find_candidates,
     on_entity,
 )
-from spark_jobs.engine.spark.chunks.reading import ChunkReader, without_time
+from spark_jobs.engine.spark.chunks.stored_parts import stored_parts
 from spark_jobs.errors import ParameterError
 from spark_jobs.storage.descriptions.schema import Column as TableColumn
 from spark_jobs.storage.descriptions.schema import Table
@@ -173,11 +176,12 @@ class DeltaChunkStore:
     def _frame(self) -> DataFrame:
         return self._lake.read(self._table)
 
-    def _reader(self) -> ChunkReader:
-        return ChunkReader(self._lake.spark.sql, self._table, self._layout, has_static=True)
+    def _reader(self) -> PartReader:
+        return PartReader(partial(stored_parts, self._lake, self._table, self._layout), self._layout)
 
     def _static(self) -> Column:
-        return F.expr(without_time(self._layout))
+        """The condition that a chunk is on none of the timelines."""
+        return reduce(and_, (F.col(f"min_{name}").isNull() for name in self._layout.timelines), F.lit(True))
 
     def _as_declared(self, chunk: Chunk) -> Chunk:
         """The chunk with the declared types, as a later read will return it."""

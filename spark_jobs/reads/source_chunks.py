@@ -1,26 +1,25 @@
-"""Queries of the landed rows of a source: the chunks of `bronze.<source>_chunks` whose landing is in the ledger."""
+"""Queries of the landed rows of a source: the chunks of `bronze.<source>_chunks` whose landing is in the ledger.
+
+They read files in the calling process: the index of the table names the row groups (`storage.delta.chunk_index`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.engine.chunks import checks
-from spark_jobs.engine.chunks.reads import Latest
-from spark_jobs.engine.chunks.stored import StoredLayout
-from spark_jobs.engine.spark.chunks.reading import ChunkReader
+from spark_jobs.engine.chunks import Latest, PartReader, StoredLayout, check_query_names
+from spark_jobs.engine.columns import Ints
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.sources import Source, did_you_mean
-from spark_jobs.storage.descriptions.column_types import INSTANT, arrow_type_of
+from spark_jobs.storage.delta.chunk_index import chunks_in, groups_of
+from spark_jobs.storage.delta.places import TableHandle
+from spark_jobs.storage.descriptions.column_types import INSTANT, arrow_type, arrow_type_of
 from spark_jobs.storage.descriptions.tables import FILES, chunks
-from spark_jobs.storage.lakes.spark_lake import SparkLake
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from spark_jobs.storage.lakes.lake import TableReader
 
 
 class UnknownTimeline(ParameterError):
@@ -45,24 +44,12 @@ class SourceChunks:
     """Range and latest-at queries of the rows of a source that have landed at the time of the query.
 
     Args:
-        spark: a session, classic or Connect.
+        lake: the lake.
         source: the source; its columns are the components, its timelines the timelines.
-
-    Raises:
-        NothingLanded: no drop of the source has landed yet.
     """
 
-    def __init__(self, spark: SparkSession, source: Source) -> None:
-        self._lake, self._source = SparkLake(spark), source
-        self._landed: set[int] = set()
-        if not spark.catalog.tableExists(chunks(source).qualified):
-            raise NothingLanded(
-                expected=f"a landed drop of {source.name}",
-                found="none",
-                consequence="there is nothing to query",
-                next_step=f"land one with `tidemark run {source.name} --from … --to …`",
-                source=source.name,
-            )
+    def __init__(self, lake: TableReader, source: Source) -> None:
+        self._lake, self._source, self._table = lake, source, chunks(source)
 
     def range_query(
         self, entity: str, timeline: str, lo_us: int, hi_us: int, components: Sequence[str] | None = None
@@ -74,6 +61,7 @@ class SourceChunks:
         rows.
 
         Raises:
+            NothingLanded: no drop of the source has landed yet.
             UnknownTimeline, UnknownComponent: the source does not declare it.
             ParameterError: a name is no string, or a time no whole number of 64 signed bits.
         """
@@ -91,6 +79,7 @@ class SourceChunks:
         `at_us` is in microseconds since 1970. Components without a value are left out.
 
         Raises:
+            NothingLanded: no drop of the source has landed yet.
             UnknownTimeline, UnknownComponent: the source does not declare it.
             ParameterError: a name is no string, or a time no whole number of 64 signed bits.
         """
@@ -98,7 +87,7 @@ class SourceChunks:
         return self._reader(timeline, names).latest_at(entity, timeline, at_us, names)
 
     def _check(self, timeline: str, components: Sequence[str] | None) -> list[str]:
-        checks.check_names(timeline=timeline)
+        asked = check_query_names(timeline, [*self._source.columns] if components is None else components)
         declared = self._source.timelines
         if timeline not in declared:
             raise UnknownTimeline(
@@ -107,7 +96,6 @@ class SourceChunks:
                 source=self._source.name,
                 timeline=timeline,
             )
-        asked = self._source.columns if components is None else checks.names(components, "components")
         names = list(dict.fromkeys(asked))
         unknown = [name for name in names if name not in self._source.columns]
         if unknown:
@@ -119,30 +107,68 @@ class SourceChunks:
             )
         return names
 
-    def _reader(self, timeline: str, components: Sequence[str]) -> ChunkReader:
+    def _reader(self, timeline: str, components: Sequence[str]) -> PartReader:
         sequence = self._source.sequence
         types = {name: arrow_type_of(self._source.columns[name]) for name in (*components, *sequence)}
-        layout = StoredLayout((timeline,), types)
-        return ChunkReader(
-            self._lake.spark.sql,
-            chunks(self._source),
-            layout,
-            "timestamp_micros({})",
-            counted=self._count_rows,
-            sequence=sequence,
-        )
+        return PartReader(self._parts, StoredLayout((timeline,), types), has_history=True, sequence=sequence)
 
-    def _count_rows(self, rows: pa.Table) -> pa.Table:
-        """The chunks whose landing is in the ledger."""
-        met = set(rows["landing"].unique().to_pylist())
-        if not met <= self._landed:
-            # landings stay in the ledger, so only new ones are looked up, after the chunks that name them were read
-            asked = (F.col("source") == self._source.name) & F.col("landing").isin(sorted(met - self._landed))
-            self._landed.update(self._lake.read(FILES).where(asked).select("landing").toArrow()["landing"].to_pylist())
-        if met <= self._landed:
-            return rows
-        return rows.filter(pc.is_in(rows["landing"], pa.array(sorted(self._landed), pa.int64())))
+    def _parts(self, entity: str, timeline: str, lo_us: int, hi_us: int) -> _RowGroups:
+        handle = self._lake.folder.handle(self._table)
+        groups = groups_of(handle, entity, timeline, lo_us, hi_us)
+        if groups is None:
+            raise _nothing_landed(self._source)
+        landings = None
+        if not pc.all(groups["counted"]).as_py():
+            # after the files: all files of a landing that is in the ledger are in the table before, in one commit
+            rows = self._lake.records(FILES, pc.field("source") == self._source.name)
+            landings = pa.array(sorted({row["landing"] for row in rows}), pa.int64())
+        types = {column.name: arrow_type(column.type) for column in self._table.columns}
+        return _RowGroups(handle, entity, types, groups, landings)
 
     def _cast(self, component: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         kind = arrow_type_of(self._source.columns[component])
         return pa.chunked_array([pa.array(column.to_pylist(), kind)]) if column.type != kind else column
+
+
+def _nothing_landed(source: Source) -> NothingLanded:
+    return NothingLanded(
+        expected=f"a landed drop of {source.name}",
+        found="none",
+        consequence="there is nothing to query",
+        next_step=f"land one with `tidemark run {source.name} --from … --to …`",
+        source=source.name,
+    )
+
+
+@dataclass(frozen=True)
+class _RowGroups:
+    """An entity's chunks in row groups, each group a part: the contract `engine.chunks.part_reader.EntityParts`.
+
+    `types`: the columns of the table. `landings`: the landings that count; None: those of all chunks do.
+    """
+
+    handle: TableHandle
+    entity: str
+    types: dict[str, pa.DataType]
+    groups: pa.Table
+    landings: pa.Array | None
+
+    @property
+    def least(self) -> Ints:
+        """The least time of each group."""
+        times: Ints = self.groups["least"].to_numpy()
+        return times
+
+    @property
+    def greatest(self) -> Ints:
+        """The greatest time of each group."""
+        times: Ints = self.groups["greatest"].to_numpy()
+        return times
+
+    def read(self, numbers: Ints, columns: Sequence[str]) -> pa.Table:
+        """The chunks in the groups of these numbers that count."""
+        schema = pa.schema([(name, self.types[name]) for name in columns])
+        rows = chunks_in(self.handle, self.groups.take(pa.array(numbers)), self.entity, schema)
+        if self.landings is None:
+            return rows
+        return rows.filter(pc.is_in(rows["landing"], value_set=self.landings))
