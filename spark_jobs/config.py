@@ -140,7 +140,8 @@ class Settings(SettingsOfSources):
         default=1, ge=1, description="tasks that read a Delta log; Delta's 50 make counting 1,000 rows take 10 s"
     )
     metastore_url: str | None = Field(
-        default=None, description="JDBC URL of the catalog's database; by default an embedded Derby under home"
+        default=None,
+        description="JDBC URL of the catalog's database, which may be empty; by default an embedded Derby",
     )
     spark: Literal["auto", "connect", "classic"] = Field(
         default="auto",

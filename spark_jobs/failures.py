@@ -17,6 +17,7 @@ from pathlib import Path
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError, conditions_in
+from spark_jobs.jvm.errors import CatalogUnreachable
 from spark_jobs.memory import MORE_MEMORY, MemoryShort
 
 _AS_BEFORE = "published tables read as before; later writes of a run do not count"
@@ -168,6 +169,21 @@ _KINDS = [
         " serves; then do the same again",
         # for a missing file of Derby's, Hive passes on Derby's message, or only its SQL state
         texts=re.compile(r"MetaException.*Container \S+ (not found|cannot be opened)|ERROR 40XD2", re.DOTALL),
+    ),
+    _Kind(
+        CatalogUnreachable,
+        "the catalog's database (`metastore_url`) to answer",
+        "one that does not",
+        "see whether it runs (`tidemark status` asks it); then do the same again: a run continues where it ended",
+        # Spark tells no cause for `default`, in which each session begins; the other words are those of drivers
+        texts=re.compile(
+            r"\bSCHEMA_NOT_FOUND\b.*`default` cannot be found"
+            r"|(MetaException|HiveException|Unable to (fetch|alter|instantiate)|Failed to get).*("
+            r"Connection to \S+ refused|[Cc]onnection attempt (failed|timed out)|connection has been closed"
+            r"|Read timed out|I/O error occurred while sending|terminating connection|database system is"
+            r"|Communications link failure)",
+            re.DOTALL,
+        ),
     ),
     _Kind(
         StoreUnreachable,

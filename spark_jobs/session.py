@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from spark_jobs.config import Settings, keep_private, load_settings
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.jvm.catalog import catalog_conf, complete_catalog
 from spark_jobs.jvm.class_archive import class_archive, options_to_read
 from spark_jobs.jvm.jars import further_jars, needed_sets
 from spark_jobs.jvm.java import find_java, java_path
@@ -58,6 +59,7 @@ def open_session(settings: Settings | None = None, app_name: str = "tidemark") -
         LakeBusy: the kind is classic, and another process may write the lake.
         JarsMissing: the kind is classic, and jars are missing from the jars folder.
         JavaUnusable: the kind is classic, and there is no Java that Spark runs on.
+        CatalogUnreachable: the kind is classic, and the catalog's database does not answer.
     """
     settings = settings or load_settings()
     return _connect(settings, app_name) if session_kind(settings) == "connect" else _classic(settings, app_name)
@@ -92,8 +94,7 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.warehouse.dir": with_scheme(settings.lake, "s3a")
         if settings.lake_path is None
         else f"file://{settings.lake_path}",
-        "spark.hadoop.javax.jdo.option.ConnectionURL": settings.metastore_url
-        or f"jdbc:derby:;databaseName={embedded_catalog(settings)};create=true",
+        **catalog_conf(settings),
         # each try takes 20 s if the catalog is lost; with Hive's default of ten, a command took many minutes to fail
         "spark.hadoop.hive.hmshandler.retry.attempts": "2",
         # Hadoop sets the modes of local files itself, whatever the umask
@@ -160,17 +161,6 @@ _HIVE_SCRATCH_KEYS = (
     "hive.exec.local.scratchdir",
     "hive.querylog.location",
 )
-
-
-def embedded_catalog(settings: Settings) -> Path:
-    """The folder of Hive's embedded catalog, which is used unless the settings name another one (`metastore_url`)."""
-    return settings.home / "metastore"
-
-
-def lost_catalog(settings: Settings) -> Path | None:
-    """The folder of the embedded catalog if it is missing or incomplete; None if it is whole, or not embedded."""
-    catalog = embedded_catalog(settings)
-    return None if settings.metastore_url is not None or (catalog / "service.properties").exists() else catalog
 
 
 def archive_of(settings: Settings, jars: list[Path]) -> Path | None:
@@ -259,6 +249,7 @@ def _classic(settings: Settings, app_name: str) -> SparkSession:
     conf = classic_conf(settings)
     find_java()
     prepare_home(settings)
+    complete_catalog(settings)
     if settings.lake not in _locks:
         _locks[settings.lake] = LakeLock.acquire(settings).keep_claim(interrupt_process)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = settings.python

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,28 @@ class Postgres:
 
     port: int
     folder: Path
+    command: list[str] = field(default_factory=list)
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the server, with the data that it has, and wait until it answers."""
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                self.execute("SELECT 1")
+                return
+            except Exception:
+                assert self.process.poll() is None and time.monotonic() < deadline, (self.folder / "log").read_text()
+                time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End the server and its clients."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(30)
+            self.process = None
 
     @property
     def url(self) -> str:
@@ -75,20 +98,10 @@ def postgres() -> Iterator[Postgres]:
         "-c",
         f"unix_socket_directories={folder}",
     ]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log)
-    found = Postgres(port, folder)
+    server = Postgres(port, folder, command)
     try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                found.execute("SELECT 1")
-                break
-            except Exception:
-                assert server.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
-                time.sleep(0.1)
-        yield found
+        server.start()
+        yield server
     finally:
-        server.send_signal(2)
-        server.wait(30)
+        server.stop()
         shutil.rmtree(folder, ignore_errors=True)

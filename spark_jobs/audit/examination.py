@@ -22,10 +22,10 @@ from spark_jobs.definitions.versions import changed_parts
 from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.in_force import changed_tables, in_force, way_back
 from spark_jobs.jobs.marts import marts_lacking
+from spark_jobs.jvm.catalog import lost_catalog
 from spark_jobs.landing import ledger
 from spark_jobs.model import Finding
 from spark_jobs.restatement.misread import is_misread
-from spark_jobs.session import lost_catalog
 from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage.coordination import publication
 from spark_jobs.storage.coordination.publication import Publication

@@ -1,8 +1,8 @@
-"""Errors of Java, of its jars, and of Tidemark's Scala code."""
+"""Errors of Java, of its jars, of Tidemark's Scala code, and of the catalog's database."""
 
 from __future__ import annotations
 
-from spark_jobs.errors import ConfigurationError
+from spark_jobs.errors import ConfigurationError, TidemarkError
 
 
 class JavaUnusable(ConfigurationError):
@@ -21,3 +21,10 @@ class GuardBroken(ConfigurationError):
     """Tidemark's Scala code could not be compiled."""
 
     code = "guard_broken"
+
+
+class CatalogUnreachable(TidemarkError):
+    """The database of the catalog does not answer, refuses, or has the tables of another Hive. Facts: `place`, or `log`
+    of a command or a run that asked it."""
+
+    code = "catalog_unreachable"

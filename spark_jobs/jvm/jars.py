@@ -2,9 +2,10 @@
 
 `jars.lock` pins every jar that Delta needs and pyspark does not have. Delta's other dependencies (Parquet, Hadoop,
 zstd, …) are in pyspark, in the versions that Spark was tested with. `jars-s3.lock` does the same for a lake on S3,
-`jars-postgresql.lock` and `jars-kafka.lock` for sources that read tables and topics, and `jars-lineage.lock` for
-lineage; other installations do not need these. `jars-scalafmt.lock` is for those who change the Scala code. Ivy, which
-is in pyspark, downloads the jars during set-up. Nothing is resolved or downloaded at run time.
+`jars-postgresql.lock` for a catalog in PostgreSQL and for sources that read tables, `jars-kafka.lock` for those that
+read topics, and `jars-lineage.lock` for lineage; other installations do not need these. `jars-scalafmt.lock` is for
+those who change the Scala code. Ivy, which is in pyspark, downloads the jars during set-up. Nothing is resolved or
+downloaded at run time.
 
     python -m spark_jobs.jvm.jars                # what `make setup` calls
     python -m spark_jobs.jvm.jars postgresql     # what `make setup-postgresql` calls
@@ -146,8 +147,17 @@ def needed_sets(settings: Settings) -> list[JarSet]:
     """The sets of jars that an installation needs: Delta's, those that its settings require, and those for tables and
     topics if they were fetched."""
     fetched = [jars for jars in (POSTGRESQL, KAFKA) if jars.is_there(settings)]
-    asked = [*([S3] if is_s3(settings.lake) else []), *([LINEAGE] if settings.lineage else [])]
-    return [DELTA, *asked, *fetched]
+    asked = [
+        *([S3] if is_s3(settings.lake) else []),
+        *([LINEAGE] if settings.lineage else []),
+        *([POSTGRESQL] if asks_for_postgresql(settings) else []),
+    ]
+    return list(dict.fromkeys([DELTA, *asked, *fetched]))
+
+
+def asks_for_postgresql(settings: Settings) -> bool:
+    """True if the catalog is in PostgreSQL, whose driver is then needed."""
+    return (settings.metastore_url or "").startswith("jdbc:postgresql:")
 
 
 def further_jars(settings: Settings) -> list[Path]:

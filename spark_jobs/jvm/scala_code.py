@@ -7,6 +7,7 @@ The sources are in `scala`, in a folder for each concern:
 - `seats`: the order in which readers' statements work beside a run
 - `log_stores`: the stores of Delta's log on local file systems and on S3
 - `tables`: scans of small tables without a query of their own, and views that are replaced in one change
+- `catalog`: Hive's tables in the database of a catalog, made before Hive uses it
 - `topics`: the offsets of Kafka's topics, in a jar of their own, since they need Kafka's client
 
 The packages in the sources are those of Spark whose classes they extend: Spark lets nobody else see them.
@@ -39,6 +40,9 @@ VIEWS = f"{PACKAGE}.AtomicViews"
 """The extension of Spark that replaces a view in one change of the catalog."""
 LOG_STORE = f"{PACKAGE}.AtomicLog"
 S3_LOG_STORE = f"{PACKAGE}.ConditionalLog"
+
+CATALOG_TABLES = "tidemark.catalog.CatalogTables"
+"""The program that makes Hive's tables in a catalog's database."""
 
 SCALA = Path(__file__).parent / "scala"
 """The folder of the sources."""

@@ -17,6 +17,7 @@ import psutil
 
 from spark_jobs.code_version import code_version
 from spark_jobs.config import Settings
+from spark_jobs.jvm.catalog import complete_catalog
 from spark_jobs.jvm.java import find_java
 from spark_jobs.jvm.scala_code import guard_jar
 from spark_jobs.server import processes
@@ -67,8 +68,8 @@ def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda 
     """Start the parts that are not running, restart those that run old code, and wait until all serve. Safe to repeat.
 
     Raises:
-        ConfigurationError, PlaintextRefused, JavaUnusable, JarsMissing, GuardBroken, PortTaken, LakeBusy: found before
-            anything was started.
+        ConfigurationError, PlaintextRefused, JavaUnusable, JarsMissing, GuardBroken, CatalogUnreachable, PortTaken,
+            LakeBusy: found before anything was started.
         StartFailed: a part did not become healthy; the others are left running, and `down` ends them.
     """
     prepare_home(settings)
@@ -144,6 +145,7 @@ def _preflight(settings: Settings, *, airflow: bool, progress: Progress) -> None
     find_java()
     lake_jars(settings)
     guard_jar(settings)
+    complete_catalog(settings)
     processes.end(processes.marked_processes(settings.home), grace_s=LEFTOVERS_GRACE_S)
     LakeLock.acquire(settings, progress).release()
     expect_free(settings.bind_address, wanted_ports(settings, airflow=airflow))

@@ -137,7 +137,7 @@ def _folders(settings: Settings, now: InstallationStatus) -> Iterator[Finding]:
 def _services(now: InstallationStatus) -> Iterator[Finding]:
     if now.supervisor is None:
         yield Finding("services", "ok", "not running")
-    for service in now.services:
+    for service in (*now.services, *now.surroundings):
         if service.health.ok:
             yield Finding(service.name, "ok", f"{service.health.detail} at {service.url}")
         else:

@@ -28,13 +28,22 @@ class Health:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service: its name, its URL or place, and its health."""
+
+    name: str
+    url: str
+    health: Health
+
+
 def sql_health(settings: Settings) -> Health:
     """The health of SQL over JDBC: the answer to `SELECT 1` through the Thrift port.
 
     The query is a writer's, since readers wait for one another, and may have reached their limits. The service does
     not count as healthy while readers wait for the names of a lost catalog.
     """
-    health = _measure(lambda: _sql(settings), settings.connect_timeout_s)
+    health = measure_health(lambda: _sql(settings), settings)
     if not names_lacking_file(settings).exists():
         return health
     detail = "answers writers" if health.ok else health.detail
@@ -44,16 +53,19 @@ def sql_health(settings: Settings) -> Health:
 
 def connect_health(settings: Settings) -> Health:
     """The health of Spark Connect: the answer to a question for Spark's version, asked with the token."""
-    return _measure(lambda: _connect(settings), settings.connect_timeout_s)
+    return measure_health(lambda: _connect(settings), settings)
 
 
 def airflow_health(settings: Settings) -> Health:
     """The health of Airflow: its API server answers, and all its other processes have reported lately."""
-    return _measure(lambda: _airflow(settings), settings.connect_timeout_s)
+    return measure_health(lambda: _airflow(settings), settings)
 
 
-def _measure(ask: Callable[[], tuple[bool, str]], timeout_s: float) -> Health:
-    """Ask in a separate thread, so that a part that accepts a connection and never answers cannot block the caller."""
+def measure_health(ask: Callable[[], tuple[bool, str]], settings: Settings) -> Health:
+    """The health by an answer: True if the part serves, and a text; or the error that `ask` raises.
+
+    It asks in a separate thread, so that a part that accepts a connection and never answers cannot block the caller."""
+    timeout_s = settings.connect_timeout_s
     start = time.monotonic()
     answers: list[tuple[bool, str]] = []
     thread = threading.Thread(target=lambda: answers.append(_ask_safely(ask)), daemon=True)

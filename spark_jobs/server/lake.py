@@ -20,6 +20,7 @@ import pyspark
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.jvm.catalog import lost_catalog
 from spark_jobs.jvm.class_archive import keep, note_use, options_to_write
 from spark_jobs.jvm.java import Java
 from spark_jobs.jvm.scala_code import EXTENSION, SERVER_CLASS
@@ -28,8 +29,9 @@ from spark_jobs.server.first_work_part import hold_readers, names_lacking_file
 from spark_jobs.server.listeners import make_private_folder
 from spark_jobs.server.logins import ensure_logins, server_conf
 from spark_jobs.server.processes import Part
+from spark_jobs.server.surroundings import executors_file
 from spark_jobs.server.thrift_client import certificates_file
-from spark_jobs.session import archive_of, classic_conf, first_jars, lost_catalog, prepare_home, write_properties
+from spark_jobs.session import archive_of, classic_conf, first_jars, prepare_home, write_properties
 
 NAME = "lake"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -77,6 +79,7 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
     shutil.rmtree(settings.home / "tmp", ignore_errors=True)  # left by killed servers; unused, since we have the lock
     prepare_home(settings)
     _prepare_for_lost_catalog(settings)
+    executors_file(settings).unlink(missing_ok=True)
     ensure_logins(settings)
     make_private_folder(settings, connect_socket(settings).parent)
     _write_certificates(settings, java)
@@ -211,6 +214,7 @@ def _server_conf(settings: Settings, token: str, base: dict[str, str], archiving
     logging = f'"-Dlog4j2.configurationFile={_logging_file(settings).as_uri()}"'
     return {
         **server_conf(settings),
+        "spark.tidemark.executors.file": str(executors_file(settings)),
         "spark.tidemark.names.lacking": str(names_lacking_file(settings)),
         "spark.tidemark.names.seconds": str(round(settings.startup_timeout_s)),
         "spark.sql.extensions": f"{base['spark.sql.extensions']},{EXTENSION}",

@@ -24,14 +24,7 @@ IN_SECRET_FILES = (*SECRETS, "metastore_url", "airflow_database_url")
 """The settings that a folder of secrets may have: secrets, and URLs that may contain one."""
 PROFILES: Mapping[str, Mapping[str, Any]] = {
     "embedded": {},
-    "cluster": {
-        "shuffle_partitions": 64,
-        # Hive makes its tables in an empty database; without these two it refuses the database
-        "spark_conf": {
-            "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
-            "spark.hadoop.hive.metastore.schema.verification": "false",
-        },
-    },
+    "cluster": {"shuffle_partitions": 64},
 }
 """Profile -> its defaults, where they differ from those of `Settings`."""
 REQUIRED: Mapping[str, tuple[str, ...]] = {

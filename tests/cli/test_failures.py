@@ -53,6 +53,21 @@ CASES = [
         ),
         "catalog_lost",
     ),
+    (
+        RuntimeError(
+            "HiveException: MetaException(message:Got exception: Connection to 127.0.0.1:5432 refused."
+            " Check that the hostname and port are correct)"
+        ),
+        "catalog_unreachable",
+    ),
+    (RuntimeError("Unable to fetch table hourly. Connection attempt timed out."), "catalog_unreachable"),
+    (
+        RuntimeError("[SCHEMA_NOT_FOUND] The schema `spark_catalog`.`default` cannot be found."),
+        "catalog_unreachable",
+    ),
+    # a table that is a source's, not the catalog
+    (RuntimeError("PSQLException: Connection to 127.0.0.1:5432 refused."), "unexpected"),
+    (RuntimeError("[SCHEMA_NOT_FOUND] The schema `spark_catalog`.`silver` cannot be found."), "unexpected"),
     (RuntimeError("[FAILED_READ_FILE.NO_HINT] Encountered error while reading file"), "file_damaged"),
     (KeyError("departed"), "unexpected"),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ from spark_jobs.config import Settings, load_settings
 from spark_jobs.model import pluralize
 
 if TYPE_CHECKING:
+    from spark_jobs.server.health import Service
     from spark_jobs.server.status import InstallationStatus
 
 WAIT_S = 60.0
@@ -110,10 +112,15 @@ def _show(settings: Settings, result: InstallationStatus, as_json: bool) -> None
         "logs": str(settings.logs_dir),
         "orphans": list(result.orphans),
         "loss": result.loss,
-        "services": {service.name: {"url": service.url, **asdict(service.health)} for service in result.services},
+        "services": _by_name(result.services),
+        "surroundings": _by_name(result.surroundings),
         "parts": {part.name: asdict(part) for part in result.supervisor.parts} if result.supervisor else {},
     }
     emit(as_json, document, lambda: Group(*_for_people(settings, result)))
+
+
+def _by_name(services: Iterable[Service]) -> dict[str, Any]:
+    return {service.name: {"url": service.url, **asdict(service.health)} for service in services}
 
 
 def _for_people(settings: Settings, result: InstallationStatus) -> list[Any]:
@@ -123,7 +130,7 @@ def _for_people(settings: Settings, result: InstallationStatus) -> list[Any]:
     else:
         services = [
             ("✓" if service.health.ok else "✗", service.name, service.url, service.health.detail)
-            for service in result.services
+            for service in (*result.services, *result.surroundings)
         ]
         parts = [
             (part.name, part.condition, part.pid, _since(part.started), part.restarts)

@@ -49,6 +49,7 @@ object LakeServer {
     val root = SparkSQLEnv.sparkSession
     Scratch.start(root)
     LostTasks.watch(root.sparkContext)
+    Executors.watch(root.sparkContext, Path.of(Logins.setting("executors.file")))
     ConnectSocket.start(root.sparkContext.conf)
     val conf = HiveUtils.newClientForExecution(root.sparkContext.conf, root.sessionState.newHadoopConf()).conf
     val server = new HiveThriftServer2(root)
