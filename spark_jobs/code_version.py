@@ -8,6 +8,8 @@ and `tidemark up` restarts the server when the files have another version.
 from __future__ import annotations
 
 import hashlib
+import sys
+from importlib import metadata
 from pathlib import Path
 
 import spark_jobs
@@ -28,3 +30,14 @@ def code_version(root: Path | None = None) -> str:
             digest.update(f"{file.relative_to(root).as_posix()}\0{len(content)}\0".encode())
             digest.update(content)
     return digest.hexdigest()[:16]
+
+
+WORKER_VERSIONS = "TIDEMARK_WORKER_VERSIONS"
+"""The environment variable by which Python's workers on other machines learn the versions that they must have."""
+_OF_WORKERS = ("deltalake", "numba", "numpy", "pandas", "pyarrow", "pyspark")
+
+
+def worker_versions() -> dict[str, str]:
+    """The versions of this process's Python, of the packages that its tasks use, and of Tidemark's code."""
+    packages = {name: metadata.version(name) for name in _OF_WORKERS}
+    return {"python": f"{sys.version_info[0]}.{sys.version_info[1]}", **packages, "tidemark": code_version()}

@@ -20,6 +20,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_settings import SettingsConfigDict, SettingsError
 
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.settings.cluster import ClusterSettings
 from spark_jobs.settings.file import (
     CHECKOUT,
     ENVIRONMENT_PREFIX,
@@ -35,7 +36,6 @@ from spark_jobs.settings.file import (
 from spark_jobs.settings.paths import expect_readable_by_spark
 from spark_jobs.settings.sources import (
     SECRETS,
-    SettingsOfSources,
     describe_problem,
     find_file_problems,
     find_secrets_fault,
@@ -49,7 +49,7 @@ QUERIES = "queries"  # the folder of the portal's saved queries in the home
 PORTAL_PREFIX = "/tidemark"  # the path of the portal on Airflow's API server
 
 
-class Settings(SettingsOfSources):
+class Settings(ClusterSettings):
     """The knobs of one installation; see each field for its unit and reason. Raises pydantic's `ValidationError`."""
 
     model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="ignore", validate_default=True)
@@ -113,36 +113,12 @@ class Settings(SettingsOfSources):
     token: SecretStr | None = Field(
         default=None, description="Spark Connect's token; by default each start of the lake server generates one"
     )
-    master: str = Field(default="local[*,4]", description="Spark's master URL; embedded by default")
-    """Spark tries a task four times, as on a cluster: the first tries after the death of Python's daemon fail."""
-    spark_secret: SecretStr | None = Field(default=None, description="spark.authenticate.secret of a standalone master")
     heap: str = Field(
         default="3g",
         pattern=r"^[1-9][0-9]*[mg]$",
         description="heap of the lake server's JVM; 3 GiB is measured: 1.7 GB resident after the sample's use",
     )
     java_options: str = Field(default="", description="further options of Spark's JVM, as java takes them")
-    spark_conf: dict[str, str] = Field(
-        default={},
-        description="further settings of Spark, over Tidemark's own, as a JSON object of texts such as"
-        ' {"spark.hadoop.fs.s3a.connection.maximum": "200"}; keys of S3 belong in the environment (AWS_…), which no'
-        " file keeps",
-    )
-    shuffle_partitions: int = Field(
-        default=4, ge=1, description="tasks per shuffle; Spark's 200 cost more than the work itself on one machine"
-    )
-    adaptive: bool = Field(
-        default=False,
-        description="adaptive execution in the stages: it runs every shuffle as a job of its own, which costs a small"
-        " run half its time; switch it on where partitions are many and uneven",
-    )
-    snapshot_partitions: int = Field(
-        default=1, ge=1, description="tasks that read a Delta log; Delta's 50 make counting 1,000 rows take 10 s"
-    )
-    metastore_url: str | None = Field(
-        default=None,
-        description="JDBC URL of the catalog's database, which may be empty; by default an embedded Derby",
-    )
     spark: Literal["auto", "connect", "classic"] = Field(
         default="auto",
         description="how jobs reach Spark: through the lake server (connect), in a JVM of their own (classic), or"
@@ -329,8 +305,8 @@ class Settings(SettingsOfSources):
 
     @property
     def python(self) -> str:
-        """The Python interpreter of Spark's workers: that of this process, which can import `spark_jobs`."""
-        return sys.executable
+        """The Python interpreter of Spark's workers: `executor_python`, else that of this process."""
+        return self.executor_python or sys.executable
 
     @property
     def jdbc_url(self) -> str:

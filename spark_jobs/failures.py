@@ -51,6 +51,12 @@ class WorkerDied(TidemarkError):
     code = "worker_died"
 
 
+class WorkerDiffers(TidemarkError):
+    """An executor's machine has another Python, other packages or other code than the lake server. Facts: `log`."""
+
+    code = "worker_differs"
+
+
 class TableFileDamaged(TidemarkError):
     """A file of the lake is missing, or differs from the entry in its table's log. Facts: `log`."""
 
@@ -143,6 +149,14 @@ _KINDS = [
         "less, as a task saw before it took it",
         MORE_MEMORY,
         texts=re.compile(r"\bmemory_short: expected"),
+    ),
+    _Kind(
+        WorkerDiffers,
+        "executors with the lake server's versions of Python, of packages and of Tidemark",
+        "one with others",
+        "install the same packages on that machine (`make setup` of the same version, or the same image), or name"
+        " another Python with TIDEMARK_EXECUTOR_PYTHON; then do the same again",
+        texts=re.compile(r"\bworker_differs: expected"),
     ),
     _Kind(
         WorkerDied,

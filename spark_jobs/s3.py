@@ -65,14 +65,14 @@ def arrow_attempts(within_s: float) -> int:
     return next(attempts for attempts, waited in enumerate(pauses, 1) if waited >= within_s)
 
 
-def spark_settings(scratch: str) -> dict[str, str]:
+def spark_settings(scratch: str | None) -> dict[str, str]:
     """The settings of S3 that Spark needs. They have no keys, which Spark reads from the environment.
 
     Args:
-        scratch: the folder that uploads are buffered in.
+        scratch: the folder that uploads are buffered in; None: Hadoop's own, for machines that have no such folder.
     """
     settings = {
-        "buffer.dir": scratch,
+        **({} if scratch is None else {"buffer.dir": scratch}),
         # the stream that prefetches needs one more library, and does not know the parts that pyarrow has already read
         "input.stream.type": "classic",
         # the first pause doubles with each try

@@ -47,24 +47,26 @@ class SampleDrop:
 
     source: str
     day: dt.date
-    path: Path
+    path: str
     rows: int
     written: bool
 
 
 def prepare_sample(
-    landing_root: Path,
+    landing_root: Path | str,
     *,
     first: dt.date | None = None,
     last: dt.date | None = None,
     sources: tuple[str, ...] = ("flights", "weather"),
 ) -> list[SampleDrop]:
-    """Write the drops of the days `first` to `last` (both included; None: unbounded) of `sources` under `landing_root`.
+    """Write the drops of the days `first` to `last` (both included; None: unbounded) of `sources` under `landing_root`,
+    a folder or a URI of S3.
 
     Rows keep the order of the original within a drop. A file appears under its name only when it is complete, and a
     file that already has these bytes is not written again. Raises SampleMissingError.
     """
     written = []
+    write = _writer_to(str(landing_root)) if "://" in str(landing_root) else _write_whole
     for source in sources:
         header, rows = sample_rows(source)
         days: dict[dt.date, list[str]] = {}
@@ -73,8 +75,8 @@ def prepare_sample(
                 days.setdefault(day, [header] if header else []).append(line)
         suffix = "csv" if header else "ndjson"
         for day, lines in sorted(days.items()):
-            path = landing_root / source / day.isoformat() / f"{source}.{suffix}"
-            changed = _write_whole(path, "".join(lines).encode())
+            path = f"{landing_root}/{source}/{day.isoformat()}/{source}.{suffix}"
+            changed = write(path, "".join(lines).encode())
             written.append(SampleDrop(source, day, path, len(lines) - bool(header), changed))
     return written
 
@@ -162,7 +164,25 @@ def sample_file(name: str) -> Path:
     )
 
 
-def _write_whole(path: Path, content: bytes) -> bool:
+def _writer_to(root: str) -> Callable[[str, bytes], bool]:
+    """The function that puts an object with a content at a URI below `root`; it returns False if it was there."""
+    from spark_jobs.storage.delta.places import object_files
+
+    files = object_files(root.rstrip("/"))
+
+    def put(uri: str, content: bytes) -> bool:
+        name = uri.removeprefix(root).lstrip("/")
+        if files.get_file_info(name).is_file and files.open_input_file(name).read() == content:
+            return False
+        with files.open_output_stream(name) as stream:
+            stream.write(content)
+        return True
+
+    return put
+
+
+def _write_whole(place: str, content: bytes) -> bool:
+    path = Path(place)
     if path.is_file() and path.read_bytes() == content:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)

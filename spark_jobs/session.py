@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from spark_jobs.config import Settings, keep_private, load_settings
 from spark_jobs.errors import ConfigurationError
-from spark_jobs.jvm.catalog import catalog_conf, complete_catalog
+from spark_jobs.jvm.catalog import CATALOG_URL, catalog_conf, complete_catalog
 from spark_jobs.jvm.class_archive import class_archive, options_to_read
+from spark_jobs.jvm.executors import KEY_SETTINGS, LISTS, are_embedded, executors_conf
 from spark_jobs.jvm.jars import further_jars, needed_sets
 from spark_jobs.jvm.java import find_java, java_path
 from spark_jobs.jvm.scala_code import LOG_STORE, S3_LOG_STORE, SCANS, VIEWS, guard_jar
@@ -85,12 +86,11 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # not in spark.jars: SQL clients of the Thrift server would not see the classes
         "spark.driver.extraClassPath": first,
-        "spark.executor.extraClassPath": first,
         # `deltalake` commits to the same tables, in other processes
         "spark.delta.logStore.file.impl": LOG_STORE,
         "spark.delta.logStore.s3a.impl": S3_LOG_STORE,
         "spark.sql.catalogImplementation": "hive",
-        **(spark_settings(str(scratch / "s3a")) if is_s3(settings.lake) else {}),
+        **(spark_settings(str(scratch / "s3a") if are_embedded(settings) else None) if is_s3(settings.lake) else {}),
         "spark.sql.warehouse.dir": with_scheme(settings.lake, "s3a")
         if settings.lake_path is None
         else f"file://{settings.lake_path}",
@@ -115,7 +115,6 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.variable.substitute": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.driver.bindAddress": settings.bind_address,
-        **({"spark.driver.host": "127.0.0.1"} if settings.master.startswith("local") else {}),
         **_authentication(settings),
         # Spark's UI listens on every interface and has no login
         "spark.ui.enabled": "false",
@@ -127,7 +126,8 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         **{f"spark.hadoop.{name}": str(scratch / "hive") for name in _HIVE_SCRATCH_KEYS},
         # one folder per session: Hive removes it when a session ends
         "spark.hadoop.hive.downloaded.resources.dir": str(scratch / "hive" / "${hive.session.id}_resources"),
-        **settings.spark_conf,
+        **executors_conf(settings, jars),
+        **{name: value for name, value in settings.spark_conf.items() if name not in LISTS},
     }
 
 
@@ -141,9 +141,11 @@ def _authentication(settings: Settings) -> dict[str, str]:
     Raises:
         ConfigurationError: the master is a standalone one, and the settings have no secret for it.
     """
+    if settings.spark_conf.get("spark.authenticate") == "false":
+        return {}  # Spark refuses encryption without authentication
     conf = {_SECRET: settings.spark_secret.get_secret_value()} if settings.spark_secret else {}
     generated = settings.master.startswith(("local[", "yarn", "k8s:")) or settings.master == "local"
-    if not generated and not conf and settings.spark_conf.get("spark.authenticate") != "false":
+    if not generated and not conf:
         raise ConfigurationError(
             expected=f"the secret of the processes of {settings.master}",
             found="no TIDEMARK_SPARK_SECRET",
@@ -254,8 +256,8 @@ def _classic(settings: Settings, app_name: str) -> SparkSession:
         _locks[settings.lake] = LakeLock.acquire(settings).keep_claim(interrupt_process)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = settings.python
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if conf.pop(_SECRET, None) is not None:
-        # pyspark would put it on Java's command line
+    if [name for name in (_SECRET, CATALOG_URL, *KEY_SETTINGS) if conf.pop(name, None) is not None]:
+        # pyspark would put them on Java's command line
         properties = shlex.quote(str(write_properties(settings)))
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {properties} pyspark-shell"
     session = SparkSession.builder.appName(app_name).config(map={**conf}).getOrCreate()

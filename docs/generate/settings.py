@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from docs.generate.markdown import anchored_code, as_sentence, code, prose, section, table, whole_page
 from spark_jobs.config import CHECKOUT, ENVIRONMENT_PREFIX, Settings
+from spark_jobs.settings.cluster import ClusterSettings
 from spark_jobs.settings.sources import IN_SECRET_FILES, PROFILES, REQUIRED, SECRETS, secret_file
 
 _LINE = re.compile(r"^    (?:# --- (?P<group>.+?) -+|(?P<field>[a-z_]+): )", re.MULTILINE)
@@ -75,9 +76,10 @@ def page() -> str:
 
 
 def groups() -> dict[str, list[str]]:
-    """The knobs of each group, as the comments in the class of settings group them."""
+    """The knobs of each group, as the comments in the classes of settings group them."""
     grouped: dict[str, list[str]] = {}
-    for line in _LINE.finditer(inspect.getsource(Settings)):
+    text = "".join(inspect.getsource(settings) for settings in (Settings, ClusterSettings))
+    for line in _LINE.finditer(text):
         if line["group"]:
             grouped[line["group"]] = []
         elif line["field"] in Settings.model_fields:

@@ -13,6 +13,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from spark_jobs.config import Settings, load_settings
+from spark_jobs.failures import explain
 from spark_jobs.server.first_work_part import admit_readers, write_mended
 from spark_jobs.server.health import connect_health
 from spark_jobs.server.warm import warm
@@ -36,6 +37,11 @@ def main() -> int:
         admit_readers(settings)
         write_mended(settings, sentences)
         warm(settings, spark)
+    except Exception as error:
+        traceback.print_exc()
+        # `up` repeats the last line
+        sys.stderr.write(f"{explain(error, settings).sentence()}\n")
+        return 1
     finally:
         spark.stop()
     return 0

@@ -187,7 +187,7 @@ def _facts(settings: Settings, source: Source, current: CurrentRun | None) -> So
 
 def _drops_waiting(settings: Settings, source: Source, facts: SourceFacts | None) -> list[int]:
     """The drops with files after the newest one that has landed; none for a source that reads a table or a topic."""
-    if source.extract is not None or not settings.landing_folder.is_dir():
+    if source.extract is not None or (isinstance(settings.landing, Path) and not settings.landing.is_dir()):
         return []
     from spark_jobs.jobs.drops import waiting_drops
     from spark_jobs.storage.descriptions.times import micros

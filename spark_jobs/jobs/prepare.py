@@ -13,7 +13,6 @@ import datetime as dt
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sample import SAMPLE_SOURCES, prepare_sample
@@ -46,7 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="prepare", description="Write the sample data as daily drops.")
-    parser.add_argument("--landing-root", type=Path, required=True, help="the directory that sources land in")
+    parser.add_argument(
+        "--landing-root", required=True, help="where sources land: a directory, or a URI such as s3a://bucket/landing"
+    )
     parser.add_argument("--from", dest="first", type=dt.date.fromisoformat, help="the first day (default: all)")
     parser.add_argument("--to", dest="last", type=dt.date.fromisoformat, help="the last day, included (default: all)")
     parser.add_argument("--source", action="append", choices=SAMPLE_SOURCES, help="one source only; may be repeated")

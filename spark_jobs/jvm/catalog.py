@@ -23,6 +23,8 @@ from spark_jobs.settings.secret_texts import hide_secrets
 _JDO = "spark.hadoop."
 _URL, _DRIVER = "javax.jdo.option.ConnectionURL", "javax.jdo.option.ConnectionDriverName"
 
+CATALOG_URL = _JDO + _URL
+"""The setting of Spark with the URL of the catalog's database, which may have a password."""
 CONNECT_S = 10
 """The most seconds that a connection to the catalog's database may take."""
 ANSWER_S = 30
@@ -53,13 +55,13 @@ def catalog_conf(settings: Settings) -> dict[str, str]:
     """Spark's settings for the catalog."""
     url = settings.metastore_url
     if url is None:
-        return {_JDO + _URL: f"jdbc:derby:;databaseName={embedded_catalog(settings)};create=true"}
+        return {CATALOG_URL: f"jdbc:derby:;databaseName={embedded_catalog(settings)};create=true"}
     if not asks_for_postgresql(settings):
-        return {_JDO + _URL: url}
+        return {CATALOG_URL: url}
     address, _, parameters = url.partition("?")
     missing = [f"{name}={value}" for name, value in _LIMITS.items() if name not in dict(parse_qsl(parameters, True))]
     joined = "&".join([*filter(None, [parameters]), *missing])
-    return {_JDO + _URL: f"{address}?{joined}", _JDO + _DRIVER: "org.postgresql.Driver"}
+    return {CATALOG_URL: f"{address}?{joined}", _JDO + _DRIVER: "org.postgresql.Driver"}
 
 
 def complete_catalog(settings: Settings) -> None:

@@ -112,7 +112,7 @@ class Starting:
             raise SupervisorGone
         failed = next((part for part in parts if part.condition == "failed"), None)
         if failed:
-            finding = f"it ended again and again, last with exit code {failed.last_exit}"
+            finding = f"it ended again and again, last with exit code {failed.last_exit}{_last_words(failed)}"
             raise self._start_failed(failed.name, finding, Path(failed.log))
         self._look_for_work(parts)
         if time.monotonic() - self._progress_s > self._settings.startup_timeout_s:
@@ -158,3 +158,9 @@ class Starting:
             part=part,
             log_file=str(log),
         )
+
+
+def _last_words(part: PartState) -> str:
+    """The last line of the first work's log, which is a sentence; empty for other parts."""
+    lines = Path(part.log).read_text(errors="replace").splitlines() if part.name == first_work_part.NAME else []
+    return f": {lines[-1]}" if lines else ""

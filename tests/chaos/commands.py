@@ -270,7 +270,7 @@ def prepared_home(folder: Path, seed: int) -> Iterator[Prepared]:
     text = (CHECKOUT / "dags" / "sources" / f"{SOURCE}.yml").read_text()
     (sources / f"{SOURCE}.yml").write_text(text + CHAINS + WINDOWS)
     for drop in prepare_sample(folder / "landing", last=dt.date(2013, 1, 2 * DAYS), sources=(SOURCE,)):
-        drop.path.write_text(drop.path.read_text().replace("LGA", GONE))
+        Path(drop.path).write_text(Path(drop.path).read_text().replace("LGA", GONE))
     variables = clock.environment if clock else {}
     site = Site(folder, sources, folder / "landing", variables, file_retention_hours=KEPT_H)
     try:

@@ -132,6 +132,4 @@ def test_the_command_lines_of_the_services_exist(compose: dict[str, Any]) -> Non
     command = [sys.executable, "-c", program, *compose["services"]["tidemark"]["command"], "--help"]
     told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=DOCKER.parent).stdout
     assert "--foreground" in told
-    assert _parser().parse_args(compose["services"]["sample"]["command"]).landing_root == Path(
-        "/var/lib/tidemark/landing"
-    )
+    assert _parser().parse_args(compose["services"]["sample"]["command"]).landing_root == "/var/lib/tidemark/landing"

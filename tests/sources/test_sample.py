@@ -11,6 +11,7 @@ import pytest
 
 from spark_jobs.jobs.prepare import main
 from spark_jobs.sample import SampleDrop, flight_instants, prepare_sample, sample_rows
+from tests.moto import BUCKET, bucket_files, s3_server
 
 FIRST, LAST = dt.date(2013, 1, 1), dt.date(2013, 1, 7)
 
@@ -39,7 +40,7 @@ def test_the_first_week_of_flights_has_5805_rows_of_which_8_have_no_aircraft(wee
     rows = []
     for drop in week:
         if drop.source == "flights":
-            with drop.path.open(newline="", encoding="utf-8") as file:
+            with Path(drop.path).open(newline="", encoding="utf-8") as file:
                 landed = list(csv.DictReader(file))
             assert len(landed) == drop.rows
             assert all(row["known"].startswith(f"{drop.day}T") for row in landed)
@@ -69,11 +70,11 @@ def test_weather_has_every_row_once_and_keeps_nulls() -> None:
 
 
 def test_a_second_run_changes_no_file(landing: Path, week: list[SampleDrop]) -> None:
-    before = {drop.path: drop.path.stat().st_mtime_ns for drop in week if drop.source == "weather"}
+    before = {drop.path: Path(drop.path).stat().st_mtime_ns for drop in week if drop.source == "weather"}
     again = prepare_sample(landing, first=FIRST, last=LAST, sources=("weather",))
     assert {drop.path for drop in again} == set(before)
     assert not any(drop.written for drop in again)
-    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert {path: Path(path).stat().st_mtime_ns for path in before} == before
     assert [path.name for path in (landing / "flights" / "2013-01-01").iterdir()] == ["flights.csv"]
 
 
@@ -84,6 +85,19 @@ def test_a_damaged_drop_is_written_anew(landing: Path, week: list[SampleDrop]) -
     (mended,) = prepare_sample(landing, first=dt.date(2013, 1, 3), last=dt.date(2013, 1, 3), sources=("weather",))
     assert mended.written
     assert path.read_bytes() == content
+
+
+def test_drops_are_put_into_a_bucket_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with s3_server(tmp_path) as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        root, day = f"s3a://{BUCKET}/landing", {"first": FIRST, "last": FIRST}
+        (put,) = prepare_sample(root, **day, sources=("weather",))
+        (again,) = prepare_sample(f"{root}/", **day, sources=("weather",))
+        (local,) = prepare_sample(tmp_path, **day, sources=("weather",))
+        with bucket_files(environment).open_input_file(f"{BUCKET}/landing/weather/2013-01-01/weather.ndjson") as stored:
+            assert stored.read() == Path(local.path).read_bytes()
+    assert (put.written, again.written, put.rows) == (True, False, local.rows)
 
 
 @pytest.mark.parametrize(

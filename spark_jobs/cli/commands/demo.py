@@ -73,7 +73,7 @@ def _prepare(settings: Settings) -> None:
 
     for source, runs in (("flights", FLIGHT_RUNS), ("weather", WEATHER_RUNS)):
         first_day, last_day = date.fromisoformat(runs[0][0]), date.fromisoformat(runs[-1][-1])
-        prepare_sample(settings.landing_folder, first=first_day, last=last_day, sources=(source,))
+        prepare_sample(settings.landing, first=first_day, last=last_day, sources=(source,))
 
 
 QUERIES = {

@@ -204,7 +204,7 @@ def prepare(
         raise ParameterError(
             expected="--from at or before --to", found=f"{first} and {last}", next_step="swap both ends"
         )
-    drops = prepare_sample(settings.landing_folder, first=days[0], last=days[1])
+    drops = prepare_sample(settings.landing, first=days[0], last=days[1])
     totals: dict[str, dict[str, int]] = {}
     for drop in drops:
         of_source = totals.setdefault(drop.source, {"drops": 0, "written": 0, "rows": 0})
