@@ -27,6 +27,8 @@ class Standalone:
 
     folder: Path
     port: int = field(default_factory=free_port)
+    recovers: bool = False
+    """True if the master keeps its applications in files, and a master that starts again goes on with them."""
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -58,6 +60,7 @@ class Standalone:
         process.wait()
 
     def _start(self, name: str, program: str, *options: str) -> None:
+        recovery = f" -Dspark.deploy.recoveryMode=FILESYSTEM -Dspark.deploy.recoveryDirectory={self.folder}/recovery"
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         environment = {
@@ -69,7 +72,8 @@ class Standalone:
             "SPARK_LOCAL_DIRS": str(folder),
             "SPARK_NO_DAEMONIZE": "1",
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.authenticate=true -Dspark.authenticate.secret={SECRET}",
+            "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.authenticate=true -Dspark.authenticate.secret={SECRET}"
+            + (recovery if self.recovers else ""),
         }
         command = [str(_HOME / "bin" / "spark-class"), program, "--host", "127.0.0.1", "--webui-port", "0", *options]
         with (folder / "log").open("ab") as log:
@@ -77,10 +81,10 @@ class Standalone:
 
 
 @contextmanager
-def standalone(folder: Path, workers: int = 2) -> Iterator[Standalone]:
+def standalone(folder: Path, workers: int = 2, *, recovers: bool = False) -> Iterator[Standalone]:
     """A master with workers of one core each, which end with the block."""
     folder.mkdir()
-    cluster = Standalone(folder)
+    cluster = Standalone(folder, recovers=recovers)
     cluster.make_python()
     try:
         cluster.start_master()

@@ -7,6 +7,7 @@ archive in the executor's working folder, where Python looks for modules first.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -25,6 +26,9 @@ from spark_jobs.settings.file import CHECKOUT, VARIABLE
 _PLACES = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION")
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _ENVIRONMENT = "spark.executorEnv."
+_STANDALONE = "spark://"
+_MASTER_S = 1.0
+"""The seconds that a master may take to accept a connection."""
 LISTS = ("spark.jars", "spark.archives")
 """Settings of Spark to which `executors_conf` adds what the user has set, in place of giving way."""
 KEY_SETTINGS = tuple(_ENVIRONMENT + name for name in _KEYS)
@@ -91,6 +95,18 @@ def driver_host(settings: Settings) -> str:
         consequence="Spark was not started: executors would not find the driver",
         next_step="set TIDEMARK_DRIVER_HOST to a name or an address of this machine",
     )
+
+
+def master_answers(settings: Settings) -> bool:
+    """True if one of the standalone masters accepts connections. Other masters are not asked."""
+    if not settings.master.startswith(_STANDALONE):
+        return True
+    for address in settings.master.removeprefix(_STANDALONE).split(","):
+        with contextlib.suppress(OSError, ValueError):
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host, int(port)), _MASTER_S).close()
+            return True
+    return False
 
 
 def _lists(settings: Settings, ours: Mapping[str, Sequence[str]]) -> dict[str, str]:

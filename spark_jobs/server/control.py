@@ -18,9 +18,11 @@ import psutil
 from spark_jobs.code_version import code_version
 from spark_jobs.config import Settings
 from spark_jobs.jvm.catalog import complete_catalog
+from spark_jobs.jvm.executors import master_answers
 from spark_jobs.jvm.java import find_java
 from spark_jobs.jvm.scala_code import guard_jar
 from spark_jobs.server import processes
+from spark_jobs.server.errors import MasterUnreachable
 from spark_jobs.server.health import connect_health
 from spark_jobs.server.lake import NAME, lost_folders
 from spark_jobs.server.lake_lock import LakeLock
@@ -68,8 +70,8 @@ def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda 
     """Start the parts that are not running, restart those that run old code, and wait until all serve. Safe to repeat.
 
     Raises:
-        ConfigurationError, PlaintextRefused, JavaUnusable, JarsMissing, GuardBroken, CatalogUnreachable, PortTaken,
-            LakeBusy: found before anything was started.
+        ConfigurationError, PlaintextRefused, JavaUnusable, JarsMissing, GuardBroken, CatalogUnreachable,
+            MasterUnreachable, PortTaken, LakeBusy: found before anything was started.
         StartFailed: a part did not become healthy; the others are left running, and `down` ends them.
     """
     prepare_home(settings)
@@ -146,9 +148,21 @@ def _preflight(settings: Settings, *, airflow: bool, progress: Progress) -> None
     lake_jars(settings)
     guard_jar(settings)
     complete_catalog(settings)
+    _expect_master(settings)
     processes.end(processes.marked_processes(settings.home), grace_s=LEFTOVERS_GRACE_S)
     LakeLock.acquire(settings, progress).release()
     expect_free(settings.bind_address, wanted_ports(settings, airflow=airflow))
+
+
+def _expect_master(settings: Settings) -> None:
+    if not master_answers(settings):
+        raise MasterUnreachable(
+            expected=f"the master to answer at {settings.master}",
+            found="no connection",
+            consequence="nothing was started",
+            next_step="start it, or correct TIDEMARK_MASTER; then do the same again",
+            master=settings.master,
+        )
 
 
 def _launch_or_tell(settings: Settings, running: SupervisorState | None) -> subprocess.Popen[bytes] | None:

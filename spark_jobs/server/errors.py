@@ -34,6 +34,12 @@ class CommandServerGone(TidemarkError):
     code = "command_server_gone"
 
 
+class MasterUnreachable(TidemarkError):
+    """No standalone master of Spark accepts a connection. Facts: `master`."""
+
+    code = "master_unreachable"
+
+
 class PortTaken(TidemarkError):
     """A port that a part needs is in use. Facts: `port`, `knob`, `pid`, `command` (the latter two None if unknown)."""
 

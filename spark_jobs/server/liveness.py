@@ -8,7 +8,9 @@ statement that it keeps open. It ends with the exit code `DEAD` as soon as it ha
 - no answer to a statement without a task for `SILENT_S` seconds;
 - no first answer for `START_LIMITS` times `startup_timeout_s`;
 - no answer to a statement with a task for `STUCK_S` seconds, while this machine has no thread of an executor. A server
-  that has such threads is busy: its tasks take all cores, and a statement waits for its turn as long as it takes.
+  that has such threads is busy: its tasks take all cores, and a statement waits for its turn as long as it takes;
+- on a cluster, no answer to a statement with a task for `executor_patience_s` seconds, while there is no executor. A
+  master that was lost and came back does not know the server, and never gives it one.
 
 Only time in which the machine runs is counted: setting the clock, or a machine asleep, does not count as silence.
 """
@@ -30,8 +32,10 @@ import psutil
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.jvm.executors import are_embedded
 from spark_jobs.server.logins import login
 from spark_jobs.server.processes import Part, of_module
+from spark_jobs.server.surroundings import read_executors
 from spark_jobs.server.thrift_client import thrift_connection
 
 NAME = "liveness"
@@ -72,8 +76,11 @@ class Liveness:
     `now` is the time at which the server was started, `start_s` the seconds that its first answer may take.
     """
 
-    def __init__(self, now: float, start_s: float) -> None:
+    def __init__(
+        self, now: float, start_s: float, *, stuck_s: float = STUCK_S, stuck_with: str = "no task runs"
+    ) -> None:
         self._start_ends = now + start_s
+        self._stuck_s, self._stuck_with = stuck_s, stuck_with
         self._answered: dict[str, float] = {}
         self._failing_since: dict[str, float] = {}
 
@@ -99,12 +106,28 @@ class Liveness:
         silent, stuck = (now - self._answered[statement] for statement in (WITHOUT_TASK, WITH_TASK))
         if silent >= SILENT_S:
             return f"no statement was answered for {silent:.0f} s"
-        if stuck >= STUCK_S and not executes():
-            return f"no statement with a task was answered for {stuck:.0f} s, and no task runs"
+        if stuck >= self._stuck_s and not executes():
+            return f"no statement with a task was answered for {stuck:.0f} s, and {self._stuck_with}"
         return None
 
     def _has_started(self) -> bool:
         return WITH_TASK in self._answered
+
+
+class Executors:
+    """The judgement whether the executors of a cluster work: True until there was none for `patience_s` seconds.
+
+    One that ends is replaced by Spark's master, while statements wait."""
+
+    def __init__(self, now: float, patience_s: float) -> None:
+        self._newest, self._patience_s = now, patience_s
+        self.work = True
+
+    def look(self, now: float, *, present: bool) -> None:
+        """Record whether there are executors now."""
+        if present:
+            self._newest = now
+        self.work = now - self._newest < self._patience_s
 
 
 class Remarks:
@@ -165,8 +188,7 @@ class _Asker:
 def executes(server: int) -> bool:
     """True if the JVM with this process id has a thread of an executor, or if its threads cannot be listed.
 
-    Linux shows the first 15 letters of a thread's name. This is for embedded executors only: those of a cluster are
-    processes of their own, which their master replaces while a statement waits."""
+    Linux shows the first 15 letters of a thread's name. This is for embedded executors only."""
     threads = list(Path(f"/proc/{server}/task").glob("*/comm"))
     names = []
     for thread in threads:
@@ -175,18 +197,27 @@ def executes(server: int) -> bool:
     return not threads or any(name.startswith("Executor task") for name in names)
 
 
+def _liveness(settings: Settings, start: float) -> Liveness:
+    limit_s = START_LIMITS * settings.startup_timeout_s
+    if are_embedded(settings):
+        return Liveness(start, limit_s)
+    return Liveness(start, limit_s, stuck_s=settings.executor_patience_s, stuck_with="it has no executor")
+
+
 def main() -> int:
     """Ask until the server is dead or its process has ended. Returns `DEAD` if the server is dead, else 0."""
     settings, server = load_settings(), int(sys.argv[1])
-    embedded = settings.master.startswith("local")
     answers: Queue[tuple[str, str | None]] = Queue()
     # the client's own line for each try says nothing that a remark does not say
     logging.getLogger("thrift").setLevel(logging.CRITICAL)
     for statement in (WITHOUT_TASK, WITH_TASK):
         _Asker(settings, statement, answers)
     start = time.monotonic()
-    remarks, liveness = Remarks(start), Liveness(start, START_LIMITS * settings.startup_timeout_s)
+    remarks, liveness = Remarks(start), _liveness(settings, start)
+    executors = Executors(start, settings.executor_patience_s)
+    works = (lambda: executes(server)) if are_embedded(settings) else (lambda: executors.work)
     while psutil.pid_exists(server):
+        executors.look(time.monotonic(), present=read_executors(settings) != [])
         try:
             statement, error = answers.get(timeout=1.0)
             if (remark := remarks.remark_on(statement, time.monotonic(), error)) is not None:
@@ -194,7 +225,7 @@ def main() -> int:
                 sys.stdout.flush()
             reason = liveness.answer(statement, time.monotonic(), error)
         except Empty:
-            reason = liveness.silence(time.monotonic(), executes=lambda: not embedded or executes(server))
+            reason = liveness.silence(time.monotonic(), executes=works)
         if reason is not None:
             death_file(settings).write_text(reason)
             return DEAD

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
 import os
 import signal
 import subprocess
@@ -184,3 +185,18 @@ def _prctl(option: int, value: int) -> None:
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Output(io.TextIOBase):
+    """Standard output as a file that drops text if it cannot be written, such as on a full disk."""
+
+    def write(self, text: str) -> int:
+        """Write the text, or drop it if that fails; returns its length in both cases."""
+        with contextlib.suppress(OSError):
+            sys.stdout.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush standard output; errors are ignored."""
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()

@@ -13,6 +13,7 @@ from spark_jobs.server.errors import StartFailed
 from spark_jobs.server.health import Health, airflow_health, connect_health, sql_health
 from spark_jobs.server.state import PartState, SupervisorState, running_supervisor
 from spark_jobs.server.status import POLL_S
+from spark_jobs.server.surroundings import executors_service
 
 Progress = Callable[[str], None]
 
@@ -116,7 +117,8 @@ class Starting:
             raise self._start_failed(failed.name, finding, Path(failed.log))
         self._look_for_work(parts)
         if time.monotonic() - self._progress_s > self._settings.startup_timeout_s:
-            finding = f"nothing that it needs has worked for {self._settings.startup_timeout_s:g} s: {self._answer}"
+            silent = self._answer if self._questions else f"the services answer{self._lacking_executors()}"
+            finding = f"nothing that it needs has worked for {self._settings.startup_timeout_s:g} s: {silent}"
             raise self._start_failed(
                 next(iter(self._questions), first_work_part.NAME), finding, self._settings.logs_dir
             )
@@ -134,9 +136,14 @@ class Starting:
             names = ", ".join(part.name for part in self._parts_to_start(parts) if part.condition == "running")
             idle_s = now - self._progress_s
             still = f"has used no processor for {idle_s:.0f} s" if idle_s > TELL_S else "is at work"
-            wanted = self._answer if self._questions else _FIRST_WORK
+            wanted = self._answer if self._questions else f"{_FIRST_WORK}{self._lacking_executors()}"
             self._progress(f"{now - self._start_s:.0f} s: {wanted}; {names or 'the supervisor'} {still}")
             self._reported_s = now
+
+    def _lacking_executors(self) -> str:
+        """The lack of executors, for which the first work waits, as the end of a sentence; empty if it has some."""
+        health = executors_service(self._settings).health
+        return "" if health.ok else f"; executors: {health.detail}"
 
     def _parts_to_start(self, parts: Sequence[PartState]) -> list[PartState]:
         """The parts that services without an answer need; once all have answered, the first work."""

@@ -16,7 +16,6 @@ writer lock, and so does the JVM. So no other writer can take the lock while the
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import signal
@@ -33,6 +32,7 @@ import structlog
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.jvm.executors import master_answers
 from spark_jobs.jvm.java import Java, find_java
 from spark_jobs.server import (
     airflow_parts,
@@ -215,7 +215,10 @@ class Supervisor:
         return lost if run.ticks_lost >= LOST_TICKS and self._settings.server_dir.is_dir() else ()
 
     def _waits(self, name: str) -> bool:
-        """True if a part needs another one that is not ready yet: Airflow's database, or its migration."""
+        """True if a part needs what is not ready yet: Spark's master, Airflow's database, or its migration."""
+        if name == lake.NAME:
+            # without its master a server would end after a minute, and soon be given up
+            return not master_answers(self._settings)
         if name in (*_WITHOUT_AIRFLOW, postgres.NAME):
             return False
         database = self._runs.get(postgres.NAME)
@@ -357,26 +360,11 @@ class Supervisor:
         )
 
 
-class _LogFile(io.TextIOBase):
-    """Standard output as a file that drops text if it cannot be written, such as on a full disk."""
-
-    def write(self, text: str) -> int:
-        """Write the text, or drop it if that fails; returns its length in both cases."""
-        with contextlib.suppress(OSError):
-            sys.stdout.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Flush standard output; errors are ignored."""
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
-
-
 def main() -> int:
     """Run a supervisor for the settings of the environment; refusals go to standard error as one line of JSON."""
     stamp, render = structlog.processors.TimeStamper("iso", utc=True), structlog.processors.JSONRenderer()
     structlog.configure(
-        processors=[stamp, render], logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _LogFile()))
+        processors=[stamp, render], logger_factory=structlog.PrintLoggerFactory(cast(TextIO, processes.Output()))
     )
     try:
         settings = load_settings()

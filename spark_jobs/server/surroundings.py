@@ -8,6 +8,7 @@ from pathlib import Path
 
 from spark_jobs.config import Settings
 from spark_jobs.jvm.catalog import catalog_place
+from spark_jobs.jvm.executors import are_embedded, master_answers
 from spark_jobs.model import pluralize
 from spark_jobs.server.health import Service, measure_health
 from spark_jobs.server.thrift_client import thrift_query
@@ -74,10 +75,13 @@ def _ask_store(settings: Settings) -> tuple[bool, str]:
 
 def _ask_executors(settings: Settings) -> tuple[bool, str]:
     executors = read_executors(settings)
+    if not master_answers(settings):
+        left = pluralize(len(executors or ()), "executor")
+        return False, f"the master does not answer; {left} left, and a lake server that starts waits for the master"
     if executors is None:
         return False, "the lake server has not said yet"
     cores = pluralize(sum(executor.cores for executor in executors), "core")
-    if settings.master.startswith("local"):
+    if are_embedded(settings):
         return True, f"{cores} of the lake server"
     if executors:
         hosts = ", ".join(sorted({executor.host for executor in executors}))

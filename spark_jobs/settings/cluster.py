@@ -60,6 +60,12 @@ class ClusterSettings(SettingsOfSources):
     executor_cores: int | None = Field(
         default=None, ge=1, description="cores of an executor; by default all of a standalone worker, else Spark's 1"
     )
+    executor_patience_s: float = Field(
+        default=120.0,
+        gt=0,
+        description="seconds that work may wait while the lake server has no executor, until it is started again;"
+        " more where machines are started on demand",
+    )
     executor_keys: Literal["driver", "machine"] = Field(
         default="driver",
         description="whose keys of S3 executors use: those of the lake server (AWS_…), which Spark hands to them, or"

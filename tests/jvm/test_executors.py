@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tarfile
@@ -17,8 +18,8 @@ from spark_jobs.config import CHECKOUT, Settings
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.failures import WorkerDiffers, explain
 from spark_jobs.jobs.worker_daemon import find_difference
-from spark_jobs.jvm.executors import driver_host, executors_conf
-from tests.installations import ODD_NAME
+from spark_jobs.jvm.executors import driver_host, executors_conf, master_answers
+from tests.installations import ODD_NAME, free_port
 
 
 @pytest.fixture
@@ -54,6 +55,20 @@ def test_the_driver_announces_an_address_that_executors_reach(
 def test_an_address_that_nobody_knows_is_asked_for(clustered: Settings, master: str) -> None:
     with pytest.raises(ConfigurationError, match="TIDEMARK_DRIVER_HOST"):
         driver_host(clustered.model_copy(update={"bind_address": "0.0.0.0", "master": master}))
+
+
+def test_a_master_answers_if_one_of_several_does(clustered: Settings) -> None:
+    away, there = free_port(), socket.create_server(("127.0.0.1", 0))
+    port = there.getsockname()[1]
+    for master, answers in {
+        "local[2]": True,
+        "yarn": True,
+        f"spark://127.0.0.1:{away}": False,
+        "spark://nonsense": False,
+        f"spark://127.0.0.1:{away},127.0.0.1:{port}": True,
+    }.items():
+        assert master_answers(clustered.model_copy(update={"master": master})) is answers, master
+    there.close()
 
 
 def test_sizes_keys_and_lists_are_those_of_the_settings(clustered: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

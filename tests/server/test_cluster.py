@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.installations import ODD_NAME, TIDEMARK, Installation
+from tests.installations import ODD_NAME, TIDEMARK, Installation, until
 from tests.jobs.harness import Reading, write_drops, write_source
 from tests.standalone import SECRET, Standalone, standalone
 
@@ -55,3 +57,54 @@ def test_a_worker_with_other_packages_is_refused_by_name(tmp_path: Path, cluster
         assert "worker_differs: expected numba 0.1, found numba" in " ".join(refused.stderr.split())
     finally:
         installed.run(str(TIDEMARK), "down")
+
+
+def lake_part(installed: Installation) -> dict[str, Any]:
+    """The lake server's part of what `status` says now."""
+    status = installed.run(str(TIDEMARK), "status", "--wait", "0", "--json")
+    return dict(json.loads(status.stdout)["parts"]["lake"])
+
+
+def serves(installed: Installation) -> bool:
+    return installed.run(str(TIDEMARK), "status", "--wait", "0").returncode == 0
+
+
+def test_a_master_that_was_lost_and_came_back_costs_a_start_of_the_server(tmp_path: Path, cluster: Standalone) -> None:
+    installed = installation(tmp_path / "home", cluster, executor_patience_s=20)
+    with installed.serving("--no-airflow", timeout_s=900):
+        installed.json("run", "meters", *DAYS, wait_s=900)
+        rows = installed.sql(COUNT)
+        cluster.kill("master")
+        status = installed.run(str(TIDEMARK), "status", "--wait", "0", "--json")
+        executors = json.loads(status.stdout)["surroundings"]["executors"]
+        assert (status.returncode, executors["ok"]) == (1, False)
+        assert "the master does not answer" in executors["detail"]
+        cluster.start_master()
+        until(lambda: lake_part(installed)["restarts"] == 1, 600, "the server was not started again")
+        assert "it has no executor" in lake_part(installed)["reason"]
+        until(lambda: serves(installed), 600, "the server does not serve again")
+        assert installed.sql(COUNT) == rows
+
+        # a server that ends meanwhile waits for the master, and is not given up
+        cluster.kill("master")
+        os.kill(lake_part(installed)["pid"], signal.SIGKILL)
+        until(lambda: lake_part(installed)["condition"] == "restarting", 120, "the server was not ended")
+        cluster.start_master()
+        until(lambda: serves(installed), 600, "the server does not serve again")
+        assert installed.sql(COUNT) == rows
+    cluster.kill("master")
+    refused = installed.run(str(TIDEMARK), "up", "--no-airflow")
+    cluster.start_master()
+    assert refused.returncode != 0 and "master_unreachable" in refused.stderr
+
+
+def test_a_master_that_recovers_costs_nothing(tmp_path: Path) -> None:
+    with standalone(tmp_path / "spark", workers=1, recovers=True) as cluster:
+        installed = installation(tmp_path / "home", cluster)
+        with installed.serving("--no-airflow", timeout_s=900):
+            before = lake_part(installed)
+            cluster.kill("master")
+            cluster.start_master()
+            until(lambda: serves(installed), 600, "the server does not serve again")
+            assert installed.sql("SELECT sum(id) AS total FROM range(1000)") == [{"total": 499_500}]
+            assert lake_part(installed) == before

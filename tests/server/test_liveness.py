@@ -10,6 +10,7 @@ from spark_jobs.server.liveness import (
     STUCK_S,
     WITH_TASK,
     WITHOUT_TASK,
+    Executors,
     Liveness,
     Remarks,
 )
@@ -52,6 +53,21 @@ def test_a_busy_server_lets_statements_wait_and_an_idle_one_does_not(answering: 
     assert answering.silence(STUCK_S, executes=BUSY) is None
     reason = answering.silence(STUCK_S, executes=IDLE)
     assert reason == "no statement with a task was answered for 60 s, and no task runs"
+
+
+def test_a_cluster_gets_time_to_replace_executors_and_a_server_without_any_is_dead() -> None:
+    liveness = Liveness(0, 900, stuck_s=120, stuck_with="it has no executor")
+    executors = Executors(0, 120)
+    for statement in (WITHOUT_TASK, WITH_TASK):
+        liveness.answer(statement, 0)
+    # long tasks, then a worker that is killed and replaced
+    for now, present in ((300, True), (301, False), (419, False), (420, True), (421, False), (539, False)):
+        executors.look(now, present=present)
+        liveness.answer(WITHOUT_TASK, now)
+        assert liveness.silence(now, executes=lambda: executors.work) is None, now
+    executors.look(540, present=False)
+    reason = liveness.silence(540, executes=lambda: executors.work)
+    assert reason == "no statement with a task was answered for 540 s, and it has no executor"
 
 
 def test_a_server_that_says_nothing_is_dead_however_busy(answering: Liveness) -> None:
