@@ -92,7 +92,8 @@ def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda 
         except SupervisorGone:
             # the supervisor was about to end when it got the wish
             _bring_up(settings, None, airflow=airflow, progress=progress)
-    return status(settings)
+    # on a busy machine a part that serves may be late with one answer
+    return status(settings, wait_s=settings.connect_timeout_s)
 
 
 def lost_under_server(settings: Settings, running: SupervisorState) -> list[Path]:
