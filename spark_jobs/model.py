@@ -5,9 +5,11 @@ The module imports only the standard library, so that kernels, Spark adapters an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
+
+Result = TypeVar("Result")
 
 STAGES = ("land", "seal", "window", "compact", "publish")
 """The stages of a run, in their order; each ends with its gate."""
@@ -28,6 +30,23 @@ class ReportStep(Protocol):
 
 def report_nothing(step: str, n_done: int = 0, total: int = 0) -> None:
     """The `ReportStep` of work whose progress nobody looks at."""
+
+
+def report_within(report_step: ReportStep, work: str) -> ReportStep:
+    """The `ReportStep` of a part of some work: `report_step`, with the name of the part before each step."""
+
+    def report(step: str, n_done: int = 0, total: int = 0) -> None:
+        report_step(f"{work}, {step}", n_done, total)
+
+    return report
+
+
+def report_each(results: Iterable[Result], report_step: ReportStep, step: str, total: int) -> Iterator[Result]:
+    """Yield the results of a step, and report after each how many of `total` there are."""
+    report_step(step, 0, total)
+    for n_done, result in enumerate(results, 1):
+        yield result
+        report_step(step, n_done, total)
 
 
 def pluralize(number: int, one: str, many: str | None = None) -> str:

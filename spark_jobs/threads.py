@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 """The number of threads: one for each processor that this process may use."""
+
+REQUESTS_AT_ONCE = 8
+"""The number of files that are asked for at once: most are small, and waiting for each takes most of the time."""
 
 _threads = THREADS
 """The number of threads that `in_threads` uses."""
@@ -23,6 +26,15 @@ def in_threads(do: Callable[[Given], Result], given: Sequence[Given]) -> Iterato
         return iter([do(each) for each in given])
     with ThreadPoolExecutor(_threads) as threads:
         return iter(list(threads.map(do, given)))
+
+
+def map_requests(
+    do: Callable[[Given], Result], given: Iterable[Given], at_once: int = REQUESTS_AT_ONCE
+) -> Iterator[Result]:
+    """Yield the results of `do` for all of `given`, in order. `do` waits for a store most of its time, so that it is
+    called in `at_once` threads."""
+    with ThreadPoolExecutor(at_once) as threads:
+        yield from threads.map(do, given)
 
 
 def work_alone() -> None:

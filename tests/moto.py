@@ -22,7 +22,21 @@ from spark_jobs.config import CHECKOUT
 BUCKET = "bucket"
 THROTTLED = "throttled"
 """The name of a file in the server's folder. While it is there, the server refuses each request: "slow down"."""
+REQUESTS = "requests"
+"""The name of a file in the server's folder. While it is there, each request adds a line to it: its method, a space and
+its path with the query."""
 KEYS = {"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
+
+
+@contextmanager
+def counted_requests(folder: Path) -> Iterator[list[str]]:
+    """The requests to the server with this folder that come during the block; the list is filled as the block ends."""
+    requests: list[str] = []
+    record = folder / REQUESTS
+    record.touch()
+    yield requests
+    requests += record.read_text().splitlines()
+    record.unlink()
 
 
 @contextmanager
@@ -83,6 +97,20 @@ class _Throttling:
         return [] if request["REQUEST_METHOD"] == "HEAD" else [self._REFUSAL]
 
 
+class _Recording:
+    """The application. It adds a line for each request to the file `requests` while that is there."""
+
+    def __init__(self, application: Any, record: Path) -> None:
+        self._application, self._record, self._writing = application, record, threading.Lock()
+
+    def __call__(self, request: dict[str, Any], start: Any) -> Iterable[bytes]:
+        if self._record.exists():
+            query = f"?{request['QUERY_STRING']}" if request.get("QUERY_STRING") else ""
+            with self._writing, self._record.open("a") as record:
+                record.write(f"{request['REQUEST_METHOD']} {request['PATH_INFO']}{query}\n")
+        return self._application(request, start)
+
+
 def _serve(port_file: Path) -> None:
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
@@ -96,9 +124,9 @@ def _serve(port_file: Path) -> None:
         def log_request(self, *_: Any) -> None:
             """Requests are not news."""
 
-    application = _Throttling(
-        _OneWriter(DomainDispatcherApplication(create_backend_app)), port_file.with_name(THROTTLED)
-    )
+    one_writer = _OneWriter(DomainDispatcherApplication(create_backend_app))
+    throttling = _Throttling(one_writer, port_file.with_name(THROTTLED))
+    application = _Recording(throttling, port_file.with_name(REQUESTS))
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Quiet)
     draft = port_file.with_suffix(".draft")
     draft.write_text(str(server.server_port))

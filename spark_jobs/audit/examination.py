@@ -1,4 +1,4 @@
-"""The examination of a lake on this machine's disks by its files alone: no Spark, no server, nothing changed.
+"""The examination of a lake by its files alone, on a disk or in S3: no Spark, no server, nothing changed.
 
 Each table is compared with its own log, and the tables with each other: whatever one refers to, another must contain.
 """
@@ -9,7 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,16 +24,17 @@ from spark_jobs.jobs.in_force import changed_tables, in_force, way_back
 from spark_jobs.jobs.marts import marts_lacking
 from spark_jobs.jvm.catalog import lost_catalog
 from spark_jobs.landing import ledger
-from spark_jobs.model import Finding
+from spark_jobs.model import Finding, ReportStep, report_each, report_nothing
 from spark_jobs.restatement.misread import is_misread
 from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage.coordination import publication
 from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.coordination.source_changes import source_changes, unfinished_change
-from spark_jobs.storage.delta.delta_log import has_log, is_unfinished
+from spark_jobs.storage.delta.delta_log import is_unfinished
 from spark_jobs.storage.delta.fingerprints import miscount
+from spark_jobs.storage.delta.lake_files import LakeFiles
 from spark_jobs.storage.delta.log_files import LOG_DIR
-from spark_jobs.storage.delta.places import TableHandle
+from spark_jobs.storage.delta.places import LakeFolder
 from spark_jobs.storage.delta.table_check import damaged_tables
 from spark_jobs.storage.delta.table_notes import column_types
 from spark_jobs.storage.descriptions.chain_tables import CHAINS, CHAINS_PART
@@ -53,41 +54,42 @@ _RECORDS = (FILES, FRONTIERS, PUBLISHED)
 """The tables that record how far each source has come; their loss is reported before anything else."""
 
 
-def examine_files(settings: Settings, *, deep: bool = False) -> Iterator[Finding]:
-    """The findings about files that the logs of the lake's tables name, if they are missing or damaged.
+def examine_lake(
+    settings: Settings, *, deep: bool = False, report_step: ReportStep = report_nothing
+) -> Iterator[Finding]:
+    """The findings about a lake: its files, as the logs of its tables name them, then its tables, catalog and records.
 
-    If there is no damage, one finding `ok`. `deep` also reads each file.
+    Findings `ok` if there is nothing else. `deep` also reads each file. The lake's files are listed once.
     """
-    folder = settings.lake_path
-    if folder is None or not folder.exists():
-        yield Finding("tables", "ok", "not on this disk" if folder is None else "none yet")
+    lake = StoredLake.at(settings.lake)
+    if lake is None:
+        yield Finding("tables", "warning", f"not examined: {settings.lake} is neither on a disk nor in S3")
         return
-    damage = [*damaged_tables(folder, deep=deep)]
+    report_step("list of the lake's files")
+    files = LakeFiles.of(lake.folder)
+    if not files.sizes and not files.logs:
+        yield Finding("tables", "ok", "none yet")
+        return
+    damage = list(damaged_tables(lake.folder, files, deep=deep, report_step=report_step))
     for each in damage:
         advice = _RESTORE.format("land the sources' drops again in a new home")
         yield Finding(f"table {each.table}", "wrong", f"{each.file} {each.finding}", advice)
     if not damage:
         yield Finding("tables", "ok", "every file there" + (" and read" if deep else ""))
+    yield from _examine_records(settings, lake, files, report_step)
 
 
-def examine_lake(settings: Settings) -> Iterator[Finding]:
-    """The findings about a lake's tables, catalog and records; none if the lake is elsewhere, or not there yet."""
-    folder = settings.lake_path
-    if folder is None or not any(folder.glob("*.db/*")):
-        return
-    lake = StoredLake(folder)
-    findings = [*_folders_without_log(folder), *_catalog(settings), *_orphans(settings, folder)]
-    findings += _report_findings("lake", _unfinished_changes(folder))
-    columns: dict[str, Mapping[str, str]] = {}
-
-    def columns_of(handle: TableHandle) -> Mapping[str, str]:
-        # most tables are shared by all sources
-        if handle.uri not in columns:
-            columns[handle.uri] = column_types(handle)
-        return columns[handle.uri]
-
-    for source in read_sources(settings.sources).sources.values():
-        examined = _Examined(settings, lake, source, columns_of=columns_of)
+def _examine_records(
+    settings: Settings, lake: StoredLake, files: LakeFiles, report_step: ReportStep
+) -> Iterator[Finding]:
+    """The findings about a lake's tables, catalog and records, compared with each other."""
+    findings = [*_folders_without_log(lake, files), *_catalog(settings), *_orphans(settings, lake)]
+    findings += _report_findings("lake", _unfinished_changes(lake))
+    # most tables are shared by all sources
+    tables = _Tables(lake.folder)
+    sources = read_sources(settings.sources).sources.values()
+    for source in report_each(sources, report_step, "records of sources", len(sources)):
+        examined = _Examined(settings, lake, source, tables)
         findings += _report_findings(f"{source.name}: records", examined.findings())
     yield from findings or [Finding("lake", "ok", "records, tables and trace agree")]
 
@@ -100,13 +102,13 @@ def _report_findings(what: str, findings: Iterator[Finding]) -> Iterator[Finding
         yield Finding(what, "wrong", error.found, error.next_step)
 
 
-def _folders_without_log(folder: Path) -> Iterator[Finding]:
+def _folders_without_log(lake: StoredLake, files: LakeFiles) -> Iterator[Finding]:
     """The folders of tables that have data files and no log."""
-    for table in sorted(path for path in folder.glob("*.db/*") if path.is_dir()):
-        if not (table / LOG_DIR).is_dir() and next(table.rglob("*.parquet"), None):
-            name = f"{table.parent.stem}.{table.name}"
-            advice = _RESTORE.format("its rows are lost: move the folder away and run the source's drops again")
-            yield Finding(f"table {name}", "wrong", f"{table} has data files and no {LOG_DIR}", advice)
+    for table in files.tables_without_log():
+        database, _, name = table.partition(".db/")
+        advice = _RESTORE.format("its rows are lost: move the folder away and run the source's drops again")
+        finding = f"{lake.folder.root}/{table} has data files and no {LOG_DIR}"
+        yield Finding(f"table {database}.{name}", "wrong", finding, advice)
 
 
 def _catalog(settings: Settings) -> Iterator[Finding]:
@@ -116,15 +118,16 @@ def _catalog(settings: Settings) -> Iterator[Finding]:
         yield Finding("catalog", "warning", state, "`tidemark up` makes it anew, with all names, from the lake")
 
 
-def _orphans(settings: Settings, folder: Path) -> Iterator[Finding]:
+def _orphans(settings: Settings, lake: StoredLake) -> Iterator[Finding]:
     """The sources that have tables and no source file."""
     read = read_sources(settings.sources)
     source_names = {*read.sources, *(Path(error.file).stem for error in read.errors)}
     ending = "_chunks"
-    for table in sorted(folder.glob(f"bronze.db/*{ending}")):
-        source = table.name.removesuffix(ending)
-        if source not in source_names:
-            tables = f"{table} and other tables, and no {source}.yml in {settings.sources}"
+    for table in sorted(lake.catalog.names_if_present("bronze")):
+        source = table.removesuffix(ending)
+        if table.endswith(ending) and source not in source_names:
+            place = lake.folder.handle_of("bronze", table).uri
+            tables = f"{place} and other tables, and no {source}.yml in {settings.sources}"
             advice = (
                 f"bring the file back; its tables read on without it. Or `tidemark source drop {source}`, which says"
                 " what would go"
@@ -132,9 +135,9 @@ def _orphans(settings: Settings, folder: Path) -> Iterator[Finding]:
             yield Finding(f"source {source}", "warning", tables, advice)
 
 
-def _unfinished_changes(folder: Path) -> Iterator[Finding]:
+def _unfinished_changes(lake: StoredLake) -> Iterator[Finding]:
     """The renames, drops and resets of sources that were interrupted."""
-    for change in source_changes(StoredLake(folder)):
+    for change in source_changes(lake):
         if change.step != FINISHED:
             refusal = change.refuse()
             yield Finding(f"source {change.source}", "wrong", refusal.found, refusal.next_step)
@@ -162,22 +165,32 @@ def examine_names(settings: Settings, spark: SparkSession) -> Iterator[Finding]:
 def examine_source(settings: Settings, source: Source) -> list[Finding]:
     """The findings about one source's tables and records, compared with each other.
 
-    They are not compared with the publication's fingerprints. None if the lake is elsewhere.
+    They are not compared with the publication's fingerprints. None if the lake is neither on a disk nor in S3.
     """
-    folder = settings.lake_path
-    return [] if folder is None else [*_Examined(settings, StoredLake(folder), source, compares=False).findings()]
+    lake = StoredLake.at(settings.lake)
+    return [] if lake is None else [*_Examined(settings, lake, source, _Tables(lake.folder), compares=False).findings()]
+
+
+class _Tables:
+    """Answers from the logs of tables, each asked once, since most tables are shared by all sources.
+
+    has_log: true if a table has a log. columns: the columns of a table that has one, each with its type.
+    """
+
+    def __init__(self, folder: LakeFolder) -> None:
+        self.has_log: Callable[[Table], bool] = cache(lambda table: folder.is_stored(table.database, table.table))
+        self.columns: Callable[[Table], Mapping[str, str]] = cache(lambda table: column_types(folder.handle(table)))
 
 
 @dataclass(frozen=True)
 class _Examined:
-    """The examination of one source's tables and files; `compares`: also with the publication's fingerprints.
-    `columns_of` returns the columns of a table; sources that are examined together share what it has read."""
+    """The examination of one source's tables and files; `compares`: also with the publication's fingerprints."""
 
     settings: Settings
     lake: StoredLake
     source: Source
+    tables: _Tables
     compares: bool = True
-    columns_of: Callable[[TableHandle], Mapping[str, str]] = column_types
 
     def findings(self) -> Iterator[Finding]:
         """The findings about the source; none if it never ran."""
@@ -185,7 +198,7 @@ class _Examined:
             return
         if unfinished_change(self.lake, self.source.name) is not None:
             return  # reported as a change: until it is finished, the tables contradict each other
-        lost = [table for table in _RECORDS if not self._has_log(table)]
+        lost = [table for table in _RECORDS if not self.tables.has_log(table)]
         for table in lost:
             advice = _RESTORE.format("what counts of the lake can't be told")
             yield self._finding(table.qualified, f"no Delta log in {self.lake.folder.handle(table).uri}", advice)
@@ -207,7 +220,7 @@ class _Examined:
         """True if the source has its table of chunks, which a first run creates last, or a record that names it."""
         if not self._is_absent(chunks(self.source)):
             return True
-        logged = filter(self._has_log, _RECORDS)
+        logged = filter(self.tables.has_log, _RECORDS)
         try:
             return any(self.lake.records(table, self._of_source) for table in logged)
         except TidemarkError:
@@ -215,10 +228,7 @@ class _Examined:
 
     def _is_absent(self, table: Table) -> bool:
         """True if there is no table: at most the remains of a creation that was stopped."""
-        return is_unfinished(Path(self.lake.folder.handle(table).uri))
-
-    def _has_log(self, table: Table) -> bool:
-        return has_log(Path(self.lake.folder.handle(table).uri))
+        return not self.tables.has_log(table) and is_unfinished(self.lake.folder.handle(table))
 
     def _finding(self, what: str, symptom: str, do: str) -> Finding:
         return Finding(f"{self.source.name}: {what}", "wrong", symptom, do)
@@ -233,7 +243,7 @@ class _Examined:
     def _tables(self) -> Iterator[Finding]:
         changed = self._changed_parts()
         for table in source_tables(self.source):
-            if self._has_log(table):
+            if self.tables.has_log(table):
                 yield from self._finding_of_lacking(table, changed)
             elif self._is_absent(table) and table not in _RECORDS:
                 yield self._absent(table, changed)
@@ -267,7 +277,7 @@ class _Examined:
 
     def _finding_of_lacking(self, table: Table, changed: list[str]) -> Iterator[Finding]:
         """The finding about columns that a table lacks: the lake is older, or the source file declares more."""
-        stored = self.columns_of(self.lake.folder.handle(table))
+        stored = self.tables.columns(table)
         lacking = [column.name for column in table.columns if column.name not in stored]
         if not lacking:
             return
@@ -294,7 +304,7 @@ class _Examined:
         if now.landed_through > max(rows_by_landing, default=0):
             finding = f"the trace took in landing {now.landed_through}, which the ledger does not have"
             yield self._finding("ledger", finding, _RESTORE.format("`tidemark plan` shows what a run would land again"))
-        if not self._has_log(updates(self.source)):
+        if not self.tables.has_log(updates(self.source)):
             return  # a missing table is reported with the other tables
         stored = {file.partition for file in self.lake.summaries(updates(self.source), "batch", None, ())}
         orphans = sorted(stored - now.arrangement.handles() - {handle for handle, _ in now.obsolete})
@@ -315,7 +325,7 @@ class _Examined:
 
     def _reading(self) -> Iterator[Finding]:
         """The finding about a publication that an earlier version of Tidemark made, and that leaves rows out."""
-        has_updates = self._has_log(updates(self.source))
+        has_updates = self.tables.has_log(updates(self.source))
         if has_updates and is_misread(self.lake, self.source, self._publication):
             left_out = "files with a time before year 1000 or of year 9999, or rows without a value in a window's key"
             advice = (

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -17,12 +18,15 @@ from pyarrow import fs
 
 from spark_jobs.backup.stores import Store, plain
 from spark_jobs.errors import TidemarkError
+from spark_jobs.model import ReportStep, report_each, report_nothing
+from spark_jobs.storage.coordination.lake_claims import HOMES
 from spark_jobs.storage.coordination.leases import WAIT_S, hold_still
 from spark_jobs.storage.delta.data_files import dataset_of
 from spark_jobs.storage.delta.delta_log import open_table
 from spark_jobs.storage.delta.log_files import LOG_DIR
 from spark_jobs.storage.descriptions.people_tables import SOURCE_CHANGES
 from spark_jobs.storage.descriptions.tables import FILES, PUBLISHED
+from spark_jobs.threads import map_requests
 
 _OF_LOG = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
 """The names of a log's files. Checksum files are left out: the next commit removes one, and Spark computes it again."""
@@ -50,11 +54,13 @@ class Captured:
     log: tuple[str, ...]
 
 
-def capture(lake: Store, leases: Path) -> tuple[list[Captured], dict[str, dict[str, Any]]]:
+def capture(
+    lake: Store, leases: Path, report_step: ReportStep = report_nothing
+) -> tuple[list[Captured], dict[str, dict[str, Any]]]:
     """All tables, and the publication of each source, while every source is between two stages of its runs.
 
     Runs wait meanwhile, for about a second: only versions are noted here. Files that runs replace afterwards stay for
-    the time of Delta's retention, and are copied in that time.
+    the time of Delta's retention, and are copied in that time. `report_step` is called with the number of tables.
 
     Raises:
         SourceBusy: a stage was at work for longer than `fence.WAIT_S`.
@@ -63,7 +69,8 @@ def capture(lake: Store, leases: Path) -> tuple[list[Captured], dict[str, dict[s
     with ExitStack() as stack:
         for lease in sorted(leases.glob("*.lease")):
             stack.enter_context(hold_still(leases, source=lease.stem, wait_s=WAIT_S))
-        tables = {name: _open_table(lake, name) for name in _tables(lake)}
+        names = _tables(lake)
+        tables = dict(zip(names, map_requests(lambda name: _open_table(lake, name), names), strict=True))
     pointer = f"{PUBLISHED.database}.db/{PUBLISHED.table}"
     if pointer not in tables:
         raise NoLake(
@@ -75,7 +82,8 @@ def capture(lake: Store, leases: Path) -> tuple[list[Captured], dict[str, dict[s
         )
     rows = tables[pointer].to_pyarrow_table().to_pylist()
     published = {row["source"]: {k: plain(v) for k, v in row.items() if k in _SHOWN} for row in rows}
-    return [_capture_file(lake, name, table) for name, table in sorted(tables.items())], published
+    captured = map_requests(lambda name: _capture_table(lake, name, tables[name]), sorted(tables))
+    return list(report_each(captured, report_step, "versions of tables", len(tables))), published
 
 
 _SHOWN = ("token", "run_id", "published", "reached", "complete")
@@ -84,7 +92,7 @@ _SHOWN = ("token", "run_id", "published", "reached", "complete")
 def changed_sources(lake: Store) -> set[str]:
     """The sources that were renamed, dropped or reset, by their names at that time. They may have no publication any
     more."""
-    if LOG_DIR not in _folders(lake, _CHANGES):
+    if not lake.has_table(_CHANGES):
         return set()
     return {*_open_table(lake, _CHANGES).to_pyarrow_table(columns=["source"])["source"].to_pylist()}
 
@@ -106,11 +114,12 @@ def _open_table(lake: Store, table: str) -> DeltaTable:
 
 def _tables(lake: Store) -> list[str]:
     """The folders of all tables: those in databases, and those of the default database, which is the lake itself."""
-    tables = []
-    for outer in _folders(lake, ""):
-        inner = [f"{outer}/{name}" for name in _folders(lake, outer)] if outer.endswith(".db") else [outer]
-        tables += [table for table in inner if not _PASSING.match(table) and LOG_DIR in _folders(lake, table)]
-    return tables
+    outer = [folder for folder in _folders(lake, "") if folder != HOMES]
+    databases = [folder for folder in outer if folder.endswith(".db")]
+    inner = map_requests(partial(_folders, lake), databases)
+    tables = [f"{database}/{name}" for database, names in zip(databases, inner, strict=True) for name in names]
+    tables = [table for table in (*outer, *tables) if table not in databases and not _PASSING.match(table)]
+    return [table for table, is_one in zip(tables, map_requests(lake.has_table, tables), strict=True) if is_one]
 
 
 def _folders(lake: Store, folder: str) -> list[str]:
@@ -118,7 +127,7 @@ def _folders(lake: Store, folder: str) -> list[str]:
     return [info.base_name for info in listed if info.type == fs.FileType.Directory]
 
 
-def _capture_file(lake: Store, name: str, table: DeltaTable) -> Captured:
+def _capture_table(lake: Store, name: str, table: DeltaTable) -> Captured:
     version = table.version()
     actions = pa.table(table.get_add_actions(flatten=True))
     paths = [unquote(path) for path in actions["path"].to_pylist()]

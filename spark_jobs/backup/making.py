@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,18 +28,18 @@ from spark_jobs.backup.sets import (
     Kept,
 )
 from spark_jobs.backup.shown_settings import shown_settings
-from spark_jobs.backup.stores import Store, as_pieces, report_each
+from spark_jobs.backup.stores import PIECE_BYTES, Store, as_pieces
 from spark_jobs.config import LAST_BACKUP, Settings
 from spark_jobs.errors import TidemarkError
-from spark_jobs.model import ReportStep, report_nothing
+from spark_jobs.model import ReportStep, report_each, report_nothing
 from spark_jobs.sources.folder import SOURCE_SUFFIXES
 from spark_jobs.storage.delta.log_files import LOG_DIR
 from spark_jobs.storage.descriptions.tables import FILES
 from spark_jobs.storage.names.shown_marts import notes
+from spark_jobs.threads import map_requests
 
 T = TypeVar("T")
-COPIES_AT_ONCE = 8
-"""The number of files that are copied at once. Most files are small, and opening them takes most of the time."""
+Copied = TypeVar("Copied")
 _NAME = "%Y%m%dT%H%M%S.%fZ"
 """The format of a set's name, for `strftime`."""
 ATTEMPTS = 3
@@ -94,7 +94,7 @@ class _Making:
 
     def make(self, *, landing: bool) -> Backup:
         self._report_step("noting the tables' versions")
-        tables, published = capture(self._lake, self._settings.home / "leases")
+        tables, published = capture(self._lake, self._settings.home / "leases", self._report_step)
         self._check_lineage(published)
         files = self._all("data files", self._data, [file for table in tables for file in _data(table)])
         files += self._all("logs of tables", self._keep_logged, [path for table in tables for path in _log(table)])
@@ -152,9 +152,8 @@ class _Making:
                     files=[],
                 )
 
-    def _all(self, what: str, copy: Callable[[T], Kept], files: Sequence[T]) -> list[Kept]:
-        with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
-            return [*report_each(pool.map(copy, files), self._report_step, what, len(files))]
+    def _all(self, what: str, copy: Callable[[T], Copied], files: Sequence[T]) -> list[Copied]:
+        return [*report_each(map_requests(copy, files), self._report_step, what, len(files))]
 
     def _data(self, file: tuple[str, int]) -> Kept:
         path, size = file
@@ -180,26 +179,38 @@ class _Making:
         return Kept(part, path, len(content), checksum, stored)
 
     def _keep_landed(self, version: int) -> list[Kept]:
-        folder = Store.at(self._settings.landing)
-        kept, changed = [], []
-        for path, checksum, size in landed_files(self._lake, version):
-            stored = f"{OBJECTS}/{checksum}"
-            if self._there.get(stored) != size:
-                if folder.size(path) != size or folder.checksum(path) != checksum:
-                    changed.append(path)
-                    continue
-                self._store.write(stored, folder.pieces(path))
-                self._copied.append(size)
-            kept.append(Kept(LANDING, path, size, checksum, stored))
+        landed = list(landed_files(self._lake, version))
+        kept = self._all("landed files", partial(self._keep_landed_file, Store.at(self._settings.landing)), landed)
+        changed = [path for (path, *_), file in zip(landed, kept, strict=True) if file is None]
         if changed:
             raise LandedFilesChanged(
-                expected=f"the files that landed, in {folder.place}",
+                expected=f"the files that landed, in {self._settings.landing}",
                 found=f"{len(changed)} gone or changed: {', '.join(changed[:5])}",
                 consequence="no set was made",
                 next_step="bring them back, run their drops again, or back up without --landing",
                 files=changed,
             )
-        return kept
+        return [file for file in kept if file is not None]
+
+    def _keep_landed_file(self, folder: Store, file: tuple[str, str, int]) -> Kept | None:
+        """Keep a landed file; None if it is gone, or has other content than when it landed."""
+        path, checksum, size = file
+        stored = f"{OBJECTS}/{checksum}"
+        if self._there.get(stored) == size:
+            return Kept(LANDING, path, size, checksum, stored)
+        # an object has the name of its content, so that is compared before it is written
+        try:
+            if size <= PIECE_BYTES:
+                content = folder.read(path)
+                is_same = hashlib.sha256(content).hexdigest() == checksum
+                return self._object(LANDING, path, content) if is_same else None
+            if folder.checksum(path) != checksum:
+                return None
+            self._store.write(stored, folder.pieces(path))
+        except FileNotFoundError:
+            return None
+        self._copied.append(size)
+        return Kept(LANDING, path, size, checksum, stored)
 
 
 def _data(table: Captured) -> list[tuple[str, int]]:

@@ -8,23 +8,23 @@ files. So can one that had ended: a lake of which each file is the set's counts 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.backup.making import COPIES_AT_ONCE
 from spark_jobs.backup.own_folders import folders, to_set
 from spark_jobs.backup.sets import LAKE, LANDING, SHOWN_MARTS, SOURCES, BackupDamaged, BackupSet, Kept
 from spark_jobs.backup.shown_settings import shown_settings
-from spark_jobs.backup.stores import Store, report_each
+from spark_jobs.backup.stores import Store
 from spark_jobs.config import ENVIRONMENT_PREFIX, Settings
 from spark_jobs.errors import TidemarkError
-from spark_jobs.model import ReportStep, report_nothing
+from spark_jobs.model import ReportStep, report_each, report_nothing
+from spark_jobs.storage.coordination.lake_claims import HOMES
 from spark_jobs.storage.delta.delta_log import open_table
 from spark_jobs.storage.delta.log_files import LOG_DIR
 from spark_jobs.storage.descriptions.tables import PUBLISHED
 from spark_jobs.storage.names.shown_marts import notes_folder
+from spark_jobs.threads import map_requests
 
 _MARK = "restoring"
 """A file of the home with the name of the set, which exists from before the first copy until all tables have been
@@ -73,14 +73,15 @@ def restore(
     places |= {part: Store.at(folder) for part, folder in folders(settings).items()}
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     mark = settings.home / _MARK
-    _check_empty(places, back, mark, settings)
+    there = {part: of_part.sizes("") for part, of_part in places.items() if back.of(part) or part == LAKE}
+    _check_empty(places, there, back, mark, settings)
     mark.write_text(back.name)
-    copying = _Copying(store, places, report_step)
+    copying = _Copying(store, places, there, report_step)
     for step in _steps(back.files):
         copying.copy(step)
-    for n_done, (table, version) in enumerate(back.tables.items()):
-        report_step("opening tables", n_done, len(back.tables))
-        _open(places[LAKE], table, version)
+    opened = map_requests(lambda of_set: _open(places[LAKE], *of_set), back.tables.items())
+    for _ in report_each(opened, report_step, "opening tables", len(back.tables)):
+        pass
     mark.unlink()
     bytes_ = sum(file.size for file in back.files)
     return Restored(back, len(back.files), bytes_, to_set(settings, back), _other_settings(settings, back))
@@ -111,15 +112,18 @@ def _steps(files: list[Kept]) -> Iterator[list[Kept]]:
     yield [file for file in logs if file.path.startswith(pointer)]
 
 
-def _check_empty(places: dict[str, Store], back: BackupSet, mark: Path, settings: Settings) -> None:
+_Sizes = dict[str, dict[str, int]]
+"""The bytes of the files that are in the place of each part, by path."""
+
+
+def _check_empty(places: dict[str, Store], there: _Sizes, back: BackupSet, mark: Path, settings: Settings) -> None:
     continues = mark.exists() and mark.read_text() == back.name
     present = []
     if not continues:
-        present = [f"{settings.lake}/{path}" for path in _others(places[LAKE], back)]
+        present = [f"{settings.lake}/{path}" for path in _others(places[LAKE], there[LAKE], back)]
         present += [str(path) for path in (settings.home / "leases").glob("*.lease")]
-        for part in (part for part in places if part != LAKE):
-            there = [(file, places[part].size(file.path)) for file in back.of(part)]
-            other = [f for f, size in there if size is not None and places[part].checksum(f.path) != f.checksum]
+        for part in (part for part in there if part != LAKE):
+            other = [f for f in back.of(part) if f.path in there[part] and not _is_same(places[part], there[part], f)]
             present += [f"{places[part].place}/{file.path}, with other content" for file in other]
     if present:
         raise HomeNotEmpty(
@@ -132,30 +136,32 @@ def _check_empty(places: dict[str, Store], back: BackupSet, mark: Path, settings
         )
 
 
-def _others(lake: Store, back: BackupSet) -> list[str]:
+def _others(lake: Store, there: dict[str, int], back: BackupSet) -> list[str]:
     """The lake's files, if one of them is not the set's; else none. A restore that was killed as it ended has removed
     its mark, and left these very files."""
-    sizes = {path: size for path, size in lake.sizes("").items() if not path.startswith(".")}
+    present = [path for path in there if not path.startswith((".", f"{HOMES}/"))]
     files_of_set = {file.path: file for file in back.of(LAKE)}
-    is_whole = all(path in files_of_set and size == files_of_set[path].size for path, size in sizes.items())
-    if is_whole and all(lake.checksum(path) == files_of_set[path].checksum for path in sizes):
-        return []
-    return [*sizes]
+    if any(path not in files_of_set or there[path] != files_of_set[path].size for path in present):
+        return present
+    same = map_requests(lambda path: _is_same(lake, there, files_of_set[path]), present)
+    return [] if all(same) else present
+
+
+def _is_same(store: Store, there: dict[str, int], file: Kept) -> bool:
+    """True if the store has a file of the set with the same content; a file of another size is not read."""
+    return there.get(file.path) == file.size and store.checksum(file.path) == file.checksum
 
 
 @dataclass(frozen=True)
 class _Copying:
     store: Store
     places: dict[str, Store]
+    there: _Sizes
     report_step: ReportStep
 
     def copy(self, files: list[Kept]) -> None:
-        with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
-            damaged = [
-                path
-                for path in report_each(pool.map(self._one, files), self.report_step, "copying", len(files))
-                if path
-            ]
+        copied = report_each(map_requests(self._one, files), self.report_step, "copying", len(files))
+        damaged = [path for path in copied if path]
         if damaged:
             raise BackupDamaged(
                 expected="the files of the set as they were backed up",
@@ -170,7 +176,7 @@ class _Copying:
         """Copy a file, unless it is there already. Returns its path in the backup if it is missing or damaged, else
         None."""
         target = self.places[file.part]
-        if target.size(file.path) == file.size and target.checksum(file.path) == file.checksum:
+        if _is_same(target, self.there[file.part], file):
             return None
         try:
             copied = target.write(file.path, self.store.pieces(file.stored))

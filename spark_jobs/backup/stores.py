@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyarrow import fs
 
 from spark_jobs.failures import NO_ROOM, DiskFull, StoreUnreachable
-from spark_jobs.model import ReportStep
 from spark_jobs.s3 import environment_options, with_scheme
-from spark_jobs.storage.delta.places import LakeFolder, TableHandle, object_files
+from spark_jobs.storage.delta.places import LakeFolder, TableHandle, remote_files, sizes_below
 
-T = TypeVar("T")
-_PIECE = 4 << 20
+PIECE_BYTES = 4 << 20
+"""The bytes that are read at once; a smaller file is read by one request."""
 
 
 @dataclass(frozen=True)
@@ -50,27 +51,20 @@ class Store:
         """The handle of the table whose folder has this path."""
         return TableHandle(f"{self.place}/{path}", self.folder.options)
 
-    @property
+    def has_table(self, path: str) -> bool:
+        """True if the folder of this path has a table."""
+        return DeltaTable.is_deltatable(f"{self.place}/{path}", dict(self.folder.options) or None)
+
+    @cached_property
     def files(self) -> fs.FileSystem:
         """The place as a file system of Arrow, with paths relative to it."""
-        if self.is_local:
-            return fs.SubTreeFileSystem(self.place, fs.LocalFileSystem())
-        if self.place.startswith("s3://"):
-            return object_files(self.place)
-        system, path = fs.FileSystem.from_uri(self.place)
+        system, path = (fs.LocalFileSystem(), self.place) if self.is_local else remote_files(self.place)
         return fs.SubTreeFileSystem(path, system)
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The bytes of all files below a folder, by path; empty if the folder does not exist."""
         with self._reaching():
-            infos = self.files.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
-        return {info.path.lstrip("/"): info.size for info in infos if info.type == fs.FileType.File}
-
-    def size(self, path: str) -> int | None:
-        """The bytes of a file, None if there is none."""
-        with self._reaching():
-            info = self.files.get_file_info([path])[0]
-        return info.size if info.type == fs.FileType.File else None
+            return sizes_below(self.files, folder)
 
     def read(self, path: str) -> bytes:
         """The content of a file. Raises FileNotFoundError."""
@@ -78,8 +72,8 @@ class Store:
 
     def pieces(self, path: str) -> Iterator[bytes]:
         """Yield the content of a file in pieces. Raises FileNotFoundError."""
-        with self._reaching(), self.files.open_input_stream(path) as opened:
-            while piece := opened.read(_PIECE):
+        with self._reaching(), self.files.open_input_stream(path, compression=None) as opened:
+            while piece := opened.read(PIECE_BYTES):
                 yield piece
 
     def checksum(self, path: str) -> str:
@@ -96,7 +90,7 @@ class Store:
             if self.is_local:
                 Path(self.place, path).parent.mkdir(parents=True, exist_ok=True)
             part = f"{path}.part" if self.is_local else path
-            with self.files.open_output_stream(part) as out:
+            with self.files.open_output_stream(part, compression=None) as out:
                 for piece in pieces:
                     digest.update(piece)
                     out.write(piece)
@@ -126,14 +120,6 @@ class Store:
                 next_step="check the place and the credentials (AWS_…), then the same command again",
                 place=self.place,
             ) from None
-
-
-def report_each(results: Iterable[T], report_step: ReportStep, step: str, total: int) -> Iterator[T]:
-    """Yield the results of a step, and report after each how many of `total` there are."""
-    report_step(step, 0, total)
-    for n_done, result in enumerate(results, 1):
-        yield result
-        report_step(step, n_done, total)
 
 
 def as_pieces(content: bytes) -> Iterator[bytes]:

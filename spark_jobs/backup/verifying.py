@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from spark_jobs.backup.making import COPIES_AT_ONCE
-from spark_jobs.backup.sets import LAKE, BackupSet, Kept
-from spark_jobs.backup.stores import Store, report_each
+from spark_jobs.backup.sets import DATA, LAKE, OBJECTS, BackupSet, Kept
+from spark_jobs.backup.stores import Store
 from spark_jobs.config import Settings
-from spark_jobs.model import ReportStep, report_nothing
+from spark_jobs.model import ReportStep, report_each, report_nothing
+from spark_jobs.threads import map_requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +35,11 @@ def verify(
     store, lake = Store.at(place), Store.at(settings.lake)
     kept = BackupSet.read(store, name)
     stored = {file.stored: file for file in kept.files}
-    with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
-        read = pool.map(lambda file: finding(store, file), stored.values())
-        findings = dict(zip(stored, report_each(read, report_step, "reading files", len(stored)), strict=True))
+    report_step("list of the backup's files")
+    sizes = {**store.sizes(DATA), **store.sizes(OBJECTS)}
+    read = map_requests(lambda file: finding(store, file, sizes.get(file.stored)), stored.values())
+    findings = dict(zip(stored, report_each(read, report_step, "reading files", len(stored)), strict=True))
+    report_step("list of the lake's files")
     here = lake.sizes("")
     elsewhere = {
         file.path: f"has {here[file.path]} bytes in the lake, {file.size} in the backup"
@@ -49,14 +50,16 @@ def verify(
     return Verified(kept, len(stored), sum(file.size for file in stored.values()), damaged, elsewhere)
 
 
-def finding(store: Store, file: Kept) -> str | None:
-    """The fault of a file of a set, in words; None if it is unchanged since the backup."""
+def finding(store: Store, file: Kept, size: int | None) -> str | None:
+    """The fault of a file of a set, in words; None if it is unchanged since the backup.
+
+    `size`: its bytes in the backup, None if it is not there.
+    """
+    if size is None:
+        return "is missing"
+    if size != file.size:
+        return f"has {size} bytes, {file.size} were backed up"
     try:
-        size = store.size(file.stored)
-        if size is None:
-            return "is missing"
-        if size != file.size:
-            return f"has {size} bytes, {file.size} were backed up"
         return None if store.checksum(file.stored) == file.checksum else "has other bytes than were backed up"
     except FileNotFoundError:
         return "is missing"

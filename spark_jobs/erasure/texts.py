@@ -140,10 +140,11 @@ def _scrub(settings: Settings, path: Path, pattern: re.Pattern[bytes], value: st
     """
     with path.open("rb") as file:
         start = file.read(len(PARQUET))
-    if start == PARQUET or start.startswith(GZIP):
-        if not names_value(path, value):
-            return None
-        return _BINARY if start == PARQUET else _COMPRESSED
+        file.seek(0)
+        if start == PARQUET or start.startswith(GZIP):
+            if not names_value(file, value):
+                return None
+            return _BINARY if start == PARQUET else _COMPRESSED
     data = path.read_bytes()
     if not pattern.search(data):
         return None

@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Any, cast
 from urllib.parse import quote
 
@@ -59,37 +58,34 @@ def json_without(value: Any, pattern: re.Pattern[bytes]) -> Any:
     return blacked_out(value, pattern) if isinstance(value, str) else value
 
 
-def names_value(path: Path, value: str) -> bool:
-    """True if a file has the value, as a word of its text or in a column of Parquet.
+def names_value(file: IO[bytes], value: str) -> bool:
+    """True if a file, open at its start, has the value, as a word of its text or in a column of Parquet.
 
     Raises:
         OSError: the file can't be read to its end.
     """
+    start = file.read(len(PARQUET))
+    file.seek(0)
     try:
-        with path.open("rb") as raw:
-            is_parquet = raw.read(len(PARQUET)) == PARQUET
-        if is_parquet:
-            return in_parquet(path, value)
-        with _expanded(path) as file:
-            return _in_blocks(iter(lambda: file.read(_BLOCK), b""), pattern_of(value), len(value))
+        if start == PARQUET:
+            return in_parquet(file, value)
+        with _expanded(file, start) as text:
+            return _in_blocks(iter(lambda: text.read(_BLOCK), b""), pattern_of(value), len(value))
     except (EOFError, pa.ArrowException) as error:
-        raise OSError(f"{path} can't be read to its end: {error}") from error
+        raise OSError(f"it can't be read to its end: {error}") from error
 
 
 @contextmanager
-def _expanded(path: Path) -> Iterator[IO[bytes]]:
-    """The content of a file; one that is compressed with gzip or zstd is expanded."""
-    with path.open("rb") as raw:
-        start = raw.read(len(ZSTD))
-        raw.seek(0)
-        if start.startswith(GZIP):
-            with gzip.open(raw) as file:
-                yield cast(IO[bytes], file)
-        elif start == ZSTD:
-            with pa.CompressedInputStream(raw, "zstd") as file:
-                yield file
-        else:
-            yield raw
+def _expanded(file: IO[bytes], start: bytes) -> Iterator[IO[bytes]]:
+    """The content of a file with its first bytes `start`; one that is compressed with gzip or zstd is expanded."""
+    if start.startswith(GZIP):
+        with gzip.open(file) as expanded:
+            yield cast(IO[bytes], expanded)
+    elif start.startswith(ZSTD):
+        with pa.CompressedInputStream(file, "zstd") as expanded:
+            yield expanded
+    else:
+        yield file
 
 
 def _in_blocks(blocks: Iterator[bytes], pattern: re.Pattern[bytes], width: int) -> bool:
@@ -102,9 +98,9 @@ def _in_blocks(blocks: Iterator[bytes], pattern: re.Pattern[bytes], width: int) 
     return False
 
 
-def in_parquet(path: Path, value: str) -> bool:
+def in_parquet(file: IO[bytes] | pa.NativeFile | pa.Buffer, value: str) -> bool:
     """True if a text in a Parquet file has the value."""
-    return any(_in_column(column, value) for batch in pq.ParquetFile(path).iter_batches() for column in batch.columns)
+    return any(_in_column(column, value) for batch in pq.ParquetFile(file).iter_batches() for column in batch.columns)
 
 
 def _in_column(column: pa.Array, value: str) -> bool:

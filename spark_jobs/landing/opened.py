@@ -17,19 +17,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
-from urllib.parse import unquote, urlsplit, urlunsplit
+from typing import IO, Any, cast
+from urllib.parse import urlsplit, urlunsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 from spark_jobs.errors import TidemarkError
-from spark_jobs.s3 import endpoint, is_s3
-from spark_jobs.storage.delta.places import s3_files
+from spark_jobs.storage.delta.places import remote_files
 
 _NO_BLOCKING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe would wait for its writer
-_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
-"""Hadoop's names of file systems that have other names in Arrow."""
 
 
 class UnusableFileError(Exception):
@@ -80,13 +77,8 @@ def remote_folder(uri: str) -> tuple[fs.FileSystem, str]:
     Raises:
         LandingUnreachable: no file system of Arrow's takes the URI.
     """
-    parts = urlsplit(uri)
     with reaching(uri):
-        if is_s3(uri) and "@" not in parts.netloc and not parts.query:
-            # a bucket of Amazon's may be in another region than the lake
-            of_region = None if endpoint() else fs.resolve_s3_region(parts.netloc)
-            return s3_files(of_region=of_region), f"{parts.netloc}{unquote(parts.path)}".rstrip("/")
-        return fs.FileSystem.from_uri(urlunsplit(parts._replace(scheme=_SCHEMES.get(parts.scheme, parts.scheme))))
+        return remote_files(uri)
 
 
 @contextmanager
@@ -159,6 +151,11 @@ class _Remote(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         with reaching(self._uri):
             return self._raw.read(None if size < 0 else size)
+
+    def readinto(self, buffer: Any) -> int:
+        content = self.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         return self._raw.seek(offset, whence)

@@ -55,7 +55,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "engine.spark": {"arrow_batches", "engine", "storage"},
     "storage": {"engine", "s3", "session_settings", "sources"},
-    "landing": {"exchange", "engine", "plugins", "s3", "sources", "storage"},
+    "landing": {"exchange", "engine", "plugins", "sources", "storage"},
     "extraction": {"config", "jvm", "landing", "sources", "storage"},
     "trace": {"exchange", "engine", "memory", "sources", "storage"},
     "definitions": {"engine", "sources", "storage"},

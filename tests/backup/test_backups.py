@@ -23,8 +23,10 @@ from spark_jobs.backup.stores import Store
 from spark_jobs.cli.app import run
 from spark_jobs.config import Settings
 from spark_jobs.storage.coordination.leases import SourceBusy, take
+from spark_jobs.storage.delta.lake_files import LakeFiles
+from spark_jobs.storage.delta.places import LakeFolder
 from spark_jobs.storage.delta.records import arrow_records
-from spark_jobs.storage.delta.table_check import damaged_tables
+from spark_jobs.storage.delta.table_check import Damage, damaged_tables
 from spark_jobs.storage.descriptions.tables import PUBLISHED
 from spark_jobs.storage.names.shown_marts import ShownMarts, note_shown, shown_marts
 from tests.jobs.harness import SOURCE
@@ -56,6 +58,12 @@ def content(settings: Settings) -> dict[str, Any]:
     return found
 
 
+def damage_in(settings: Settings, *, deep: bool) -> list[Damage]:
+    """The damage of the tables of a home's lake."""
+    lake = LakeFolder(settings.lake)
+    return list(damaged_tables(lake, LakeFiles.of(lake), deep=deep))
+
+
 def empty_home(tmp_path: Path, name: str = "other") -> Settings:
     home = tmp_path / name
     return Settings(home=home, sources=home / "sources", landing=home / "landing")
@@ -72,7 +80,7 @@ def test_a_set_comes_back_as_it_was(settings: Settings, tmp_path: Path) -> None:
     assert content(other)["published"] != content(settings)["published"]
     assert len(content(settings)["hourly_history"]) == 6
     assert content(other)["hourly_history"] == [f'{{"n": {n}, "token": 1}}' for n in (1, 2, 3)]
-    assert list(damaged_tables(Path(other.lake), deep=True)) == []
+    assert damage_in(other, deep=True) == []
     assert (other.sources / "meters.yml").read_text() == SOURCE
     assert (other.landing_folder / LANDED).read_text() == "a row\n"
     assert not (other.home / "restoring").exists()
@@ -123,7 +131,7 @@ def test_a_log_with_a_checkpoint_comes_back_without_what_was_before_it(settings:
     restore(other, place)
     assert content(other) == content(settings)
     assert not (Path(other.lake) / ROWS / "_delta_log" / f"{0:020}.json").exists()
-    assert list(damaged_tables(Path(other.lake))) == []
+    assert damage_in(other, deep=False) == []
 
 
 def test_what_a_run_writes_meanwhile_is_not_in_the_set(
@@ -137,7 +145,7 @@ def test_what_a_run_writes_meanwhile_is_not_in_the_set(
             publish(settings, pending.pop(0))
         return write(store, path, pieces)
 
-    monkeypatch.setattr(making, "COPIES_AT_ONCE", 1)
+    monkeypatch.setattr(making, "map_requests", map)
     monkeypatch.setattr(Store, "write", write_beside_a_run)
     back_up(settings, place)
     assert not pending
@@ -159,7 +167,7 @@ def test_a_set_begins_anew_where_a_table_was_vacuumed_meanwhile(
             DeltaTable(table.table_uri).vacuum(0, dry_run=False, enforce_retention_duration=False)
         return write(store, path, pieces)
 
-    monkeypatch.setattr(making, "COPIES_AT_ONCE", 1)
+    monkeypatch.setattr(making, "map_requests", map)
     monkeypatch.setattr(Store, "write", write_beside_a_vacuum)
     back_up(settings, place)
     restore(other, place)

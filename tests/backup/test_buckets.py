@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from pyarrow import fs
 
 from spark_jobs.backup import back_up, restore, verify
+from spark_jobs.backup.sets import LAKE
+from spark_jobs.backup.stores import Store, as_pieces
 from spark_jobs.config import Settings
 from spark_jobs.failures import StoreUnreachable
+from spark_jobs.storage.coordination.lake_claims import Claimant, LakeClaim
 from spark_jobs.storage.descriptions.tables import FILES
 from spark_jobs.storage.lakes.stored_lake import StoredLake
 from tests.backup.test_backups import content, empty_home, publish
-from tests.moto import BUCKET, bucket_files, s3_server
+from tests.moto import BUCKET, bucket_files, counted_requests, s3_server
 
 
 @pytest.fixture
@@ -36,6 +41,37 @@ def test_a_backup_in_a_bucket_comes_back(settings: Settings, bucket: str, tmp_pa
     assert verify(settings, bucket).damaged == {}
     restore(other, bucket)
     assert content(other) == content(settings)
+
+
+def test_a_lake_in_a_bucket_is_backed_up_without_the_claims_of_its_homes(
+    settings: Settings, bucket: str, tmp_path: Path
+) -> None:
+    there = settings.model_copy(update={"lake": f"s3a://{BUCKET}/lake", "landing": f"s3a://{BUCKET}/landing"})
+    for place, uri in ((settings.lake, there.lake), (str(settings.landing), str(there.landing))):
+        fs.copy_files(place, uri.removeprefix("s3a://"), fs.LocalFileSystem(), bucket_files({**os.environ}))
+    LakeClaim.take(there.lake, Claimant("id", "/home", "host"))
+    made = back_up(there, bucket, landing=True).backup_set
+    on_disk = back_up(settings, str(tmp_path / "backup"), landing=True).backup_set
+    assert [asdict(file) for file in made.files] == [asdict(file) for file in on_disk.files]
+    with counted_requests(tmp_path) as requests:
+        assert verify(there, bucket).damaged == {}
+    assert sum(request.startswith("HEAD") for request in requests) == len({file.stored for file in made.files})
+    assert sum("list-type=2" in request for request in requests) == 4, "the folders of sets, data and objects; the lake"
+    other = empty_home(tmp_path).model_copy(update={"lake": f"s3a://{BUCKET}/other"})
+    LakeClaim.take(other.lake, Claimant("other", "/other", "host"))
+    restore(other, bucket)
+    assert [asdict(file) for file in back_up(other, f"{bucket}2").backup_set.of(LAKE)] == [
+        asdict(file) for file in made.of(LAKE)
+    ]
+
+
+def test_a_file_is_stored_with_its_bytes_whatever_its_name(bucket: str, tmp_path: Path) -> None:
+    for place in (tmp_path / "folder", bucket):
+        store, content = Store.at(place), gzip.compress(b"a row\n")
+        for name in ("a.csv.gz", "a.csv.zst", "a.csv"):
+            store.write(name, as_pieces(content))
+            assert store.read(name) == content
+            assert store.sizes("")[name] == len(content)
 
 
 def test_a_lake_in_a_bucket_is_read_without_a_session(settings: Settings, bucket: str) -> None:

@@ -20,4 +20,4 @@ def test_a_full_disk_is_named_and_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(DiskFull, match="disk_full") as refused:
         store.write("one.parquet", as_pieces(b"x" * 100))
     assert refused.value.facts["place"] == str(tmp_path)
-    assert store.size("one.parquet") is None
+    assert "one.parquet" not in store.sizes("")

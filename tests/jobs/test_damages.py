@@ -20,7 +20,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import ArrayType, Field, PrimitiveType
 
-from spark_jobs.audit.examination import examine_files, examine_lake
+from spark_jobs.audit.examination import examine_lake
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.in_force import TablesChanged, in_force, take_fingerprints
@@ -273,7 +273,7 @@ NOT_IN_LOGS = {f"folder of {PUBLISHED} gone", *(damage for damage in DAMAGES if 
 
 def wrong(settings: Settings) -> str:
     """What doctor finds wrong."""
-    found = [*examine_files(settings, deep=True), *examine_lake(settings)]
+    found = examine_lake(settings, deep=True)
     return " ".join(f"{each.what}: {each.found}; {each.do}." for each in found if each.verdict == "wrong")
 
 

@@ -21,7 +21,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pydantic import SecretStr
 from thrift.transport.TTransport import TTransportException
 
-from spark_jobs.audit.examination import examine_files
+from spark_jobs.audit.examination import examine_lake
 from spark_jobs.config import CHECKOUT, Settings
 from spark_jobs.server import control, doctor, processes
 from spark_jobs.server.connect_client import connect_socket
@@ -372,7 +372,7 @@ def test_a_job_fails_at_once_where_no_server_runs(
 
 
 def test_the_doctor_finds_nothing_wrong(lake_server: Settings) -> None:
-    findings = [*doctor.examine(lake_server), *examine_files(lake_server, deep=True)]
+    findings = [*doctor.examine(lake_server), *examine_lake(lake_server, deep=True)]
     assert [finding for finding in findings if finding.verdict == "wrong"] == []
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.storage.delta.delta_log import clear_unfinished, has_log
+from spark_jobs.storage.delta.delta_log import clear_unfinished, is_unfinished
 from spark_jobs.storage.delta.log_files import LOG_DIR
+from spark_jobs.storage.delta.places import TableHandle
 from spark_jobs.storage.descriptions.schema import IDENTITY, Column, Table
 from spark_jobs.storage.descriptions.tables import DATABASES, SHARED
 from spark_jobs.storage.lakes.spark_lake import SparkLake
@@ -39,12 +40,16 @@ def test_what_a_stopped_creation_left_goes_and_nothing_else(tmp_path: Path) -> N
     rows.parent.mkdir()
     rows.write_bytes(b"PAR1")
     for folder in (stopped, committed, unlogged, tmp_path / "none"):
-        clear_unfinished(folder)
+        clear_unfinished(TableHandle(str(folder)))
     assert not stopped.exists()
     assert commit.exists()
     assert second.exists(), "another run writes to the table"
     assert rows.exists()
-    assert [has_log(folder) for folder in (stopped, committed, unlogged)] == [False, True, False]
+    assert [is_unfinished(TableHandle(str(folder))) for folder in (stopped, committed, unlogged)] == [
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.spark

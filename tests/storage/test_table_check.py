@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from spark_jobs.storage.delta.lake_files import LakeFiles
+from spark_jobs.storage.delta.places import LakeFolder
 from spark_jobs.storage.delta.table_check import damaged_tables
 from tests.remains import leave_remains
 
@@ -32,8 +34,9 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def damage(lake: Path, **options: bool) -> list[tuple[str, str]]:
-    found = list(damaged_tables(lake, **options))
+def damage(lake: Path, *, deep: bool = False) -> list[tuple[str, str]]:
+    folder = LakeFolder(str(lake))
+    found = list(damaged_tables(folder, LakeFiles.of(folder), deep=deep))
     assert all(each.table == "gold.db/state" for each in found)
     return [(each.file, each.finding) for each in found]
 

@@ -64,7 +64,8 @@ def assert_nothing_left(lake: SparkSession, home: Settings, value: str) -> None:
     for root in (Path(lake_root(lake)), home.home):
         for path in root.rglob("*"):
             if path.is_file() and Path(home.landing) not in path.parents:
-                assert not names_value(path, value), path
+                with path.open("rb") as file:
+                    assert not names_value(file, value), path
 
 
 def rows_in_files(lake: SparkSession) -> list[Any]:

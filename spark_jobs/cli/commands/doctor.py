@@ -39,7 +39,7 @@ def doctor(
 
     Exit code 1 if something is wrong.
     """
-    from spark_jobs.audit.examination import examine_files, examine_lake
+    from spark_jobs.audit.examination import examine_lake
     from spark_jobs.server.doctor import examine
 
     settings = load_settings()
@@ -49,10 +49,9 @@ def doctor(
         findings = _repair_sources(settings) if repair else []
         report_step("programs, processes and settings")
         findings += examine(settings)
-        report_step("files of tables")
-        findings += examine_files(settings, deep=deep)
-        report_step("the lake as a whole")
-        findings += [*examine_lake(settings), *_names(settings)]
+        findings += examine_lake(settings, deep=deep, report_step=report_step)
+        report_step("names in the catalog")
+        findings += _names(settings)
     rows = [(SIGNS[each.verdict], each.what, each.found, each.do) for each in findings]
     emit(as_json, [asdict(each) for each in findings], lambda: table(["", "what", "found", "what to do"], rows))
     if any(each.verdict == "wrong" for each in findings):

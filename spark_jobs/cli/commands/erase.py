@@ -69,7 +69,8 @@ def erase(
 
     with server_session(settings, "tidemark-erase") as spark:
         if dry_run:
-            report = find(settings, checked, spark, choice)
+            with working(f"erase from {source}: rows and files are counted"):
+                report = find(settings, checked, spark, choice)
         else:
             turn = Turn(new_run_id("erase"), 0, "an erasure", first=True)
             driver = AirflowRuns(settings, checked.name, checked.drops)
@@ -81,8 +82,8 @@ def erase(
                 wait_s=None,
                 on_wait=lambda whom: note(f"waits for {whom}"),
             )
-            with working(f"erase from {source}"), waiting:
-                report = erase_rows(settings, checked, spark, choice, because, lambda step: note(STEPS[step]))
+            with working(f"erase from {source}") as report_step, waiting:
+                report = erase_rows(settings, checked, spark, choice, because, lambda step: report_step(STEPS[step]))
     if report.again:
         lo, hi = (checked.drops.interval(number) for number in (report.again[0][0], report.again[-1][0]))
         from spark_jobs.jobs.request import Request

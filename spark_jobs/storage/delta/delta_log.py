@@ -140,30 +140,27 @@ def _refusal(handle: TableHandle) -> TidemarkError | None:
     return None
 
 
-def has_log(folder: Path) -> bool:
-    """True if a folder of this machine has a table, which is a log with a commit in it."""
-    return any((folder / LOG_DIR).glob("*.json"))
+def is_draft(path: str) -> bool:
+    """True if a file of a table's folder is a draft of its first commit, which Delta writes before it gives the commit
+    its name. A creation that was stopped leaves nothing else but folders."""
+    folder, _, name = path.rpartition("/")
+    return folder == LOG_DIR and name.startswith(f".{version_file(0)}.") and name.endswith(".tmp")
 
 
-def is_unfinished(folder: Path) -> bool:
+def is_unfinished(handle: TableHandle) -> bool:
     """True if a table's folder has nothing that could be lost. It is missing, or has only the remains of a creation
     that was stopped before its first commit: folders, and drafts of that commit."""
-    drafts = _drafts(folder)
-    return all(path in drafts for path in folder.rglob("*") if not path.is_dir())
+    return all(is_draft(path) for path in handle.sizes())
 
 
-def clear_unfinished(folder: Path) -> None:
-    """Remove the remains of a creation that was stopped, if there is nothing else in the folder (`is_unfinished`)."""
-    if not is_unfinished(folder):
+def clear_unfinished(handle: TableHandle) -> None:
+    """Remove the remains of a creation that was stopped, if there is nothing else in the folder of this machine
+    (`is_unfinished`)."""
+    if not is_unfinished(handle):
         return
-    for draft in _drafts(folder):
-        draft.unlink(missing_ok=True)
+    for draft in handle.sizes():
+        Path(handle.uri, draft).unlink(missing_ok=True)
     # a folder in which another run has written since stays
-    for place, *_ in os.walk(folder, topdown=False):
+    for place, *_ in os.walk(handle.uri, topdown=False):
         with suppress(OSError):
             Path(place).rmdir()
-
-
-def _drafts(folder: Path) -> set[Path]:
-    """The drafts of a table's first commit, which Delta writes before it gives the commit its name."""
-    return {*(folder / LOG_DIR).glob(f".{version_file(0)}.*.tmp")}

@@ -49,10 +49,7 @@ def files_in_use(handle: TableHandle, source: str | None = None) -> Footprint:
 
 def files_stored(handle: TableHandle) -> Footprint:
     """All files below the table's folder, in number and bytes; its log and files out of use are included."""
-    from pyarrow.fs import FileSelector, FileType
-
-    files = handle.files().get_file_info(FileSelector("", recursive=True))
-    sizes = [file.size for file in files if file.type == FileType.File]
+    sizes = handle.sizes().values()
     return Footprint(len(sizes), sum(sizes))
 
 

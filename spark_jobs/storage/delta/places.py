@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from spark_jobs.s3 import SPARKS_SETTINGS, arrow_attempts, endpoint, is_s3, options_of, patience_s, region, with_scheme
 from spark_jobs.storage.descriptions.schema import Table
+from spark_jobs.threads import map_requests
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -17,6 +19,9 @@ WAREHOUSE = "spark.sql.warehouse.dir"
 PLANS = "_plans"
 """Folder below the lake's root for the rows that plans compute. It has no tables, and is removed once the plan is
 made."""
+
+_ARROWS_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+"""Hadoop's names of file systems that have other names in Arrow."""
 
 
 def lake_root(spark: SparkSession) -> str:
@@ -53,11 +58,17 @@ def file_system(place: str, options: Mapping[str, str]) -> fs.FileSystem:
     return fs.SubTreeFileSystem(place, fs.LocalFileSystem())
 
 
+def listing_files(place: str, options: Mapping[str, str]) -> fs.FileSystem:
+    """The file system of a folder, to list the files below it. For S3 it is Arrow's own, which lists 1,000 files by one
+    request, whatever folders they are in. `file_system` needs a request for each folder."""
+    return object_files(place) if is_s3(place) else file_system(place, options)
+
+
 def s3_files(within_s: float | None = None, of_region: str | None = None) -> fs.FileSystem:
     """Arrow's own file system of S3, with paths that begin with a bucket; keys come from the environment (`AWS_…`).
 
-    `within_s`: the seconds for which a refused request is repeated; None: `patience_s()`. `of_region`: the region of
-    the buckets; None: that of the environment.
+    It forgets `within_s` where it is sent to another process. `within_s`: the seconds for which a refused request is
+    repeated; None: `patience_s()`. `of_region`: the region of the buckets; None: that of the environment.
     """
     from pyarrow import fs
 
@@ -77,6 +88,34 @@ def object_files(uri: str, within_s: float | None = None) -> fs.FileSystem:
     from pyarrow import fs
 
     return fs.SubTreeFileSystem(with_scheme(uri, "s3").removeprefix("s3://"), s3_files(within_s))
+
+
+def remote_files(uri: str) -> tuple[fs.FileSystem, str]:
+    """Arrow's file system of a URI that a user has named, and the path in it.
+
+    A bucket is read by `s3_files`, unless the URI has keys or options of its own. A bucket of Amazon's may be in
+    another region than the lake.
+
+    Raises:
+        ValueError, pyarrow.ArrowException: Arrow has no file system for the URI.
+        OSError: the store does not tell the region of the bucket.
+    """
+    from pyarrow import fs
+
+    parts = urlsplit(uri)
+    if not is_s3(uri) or "@" in parts.netloc or parts.query:
+        scheme = _ARROWS_SCHEMES.get(parts.scheme, parts.scheme)
+        return fs.FileSystem.from_uri(urlunsplit(parts._replace(scheme=scheme)))
+    of_region = None if endpoint() else fs.resolve_s3_region(parts.netloc)
+    return s3_files(of_region=of_region), f"{parts.netloc}{unquote(parts.path)}".rstrip("/")
+
+
+def sizes_below(system: fs.FileSystem, folder: str) -> dict[str, int]:
+    """The bytes of all files below a folder, by path; none if the folder does not exist."""
+    from pyarrow import fs
+
+    entries = system.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
+    return {entry.path.lstrip("/"): entry.size for entry in entries if entry.type == fs.FileType.File}
 
 
 def storage_options(spark: SparkSession, root: str) -> dict[str, str]:
@@ -107,6 +146,15 @@ class TableHandle:
     def files(self) -> fs.FileSystem:
         """The file system of the folder, which takes paths relative to it."""
         return file_system(self.uri, self.options)
+
+    def sizes(self) -> dict[str, int]:
+        """The bytes of all files in the folder, log included, by path; none if there is no folder."""
+        return sizes_below(listing_files(self.uri, self.options), "")
+
+    def remove_files(self, paths: Iterable[str]) -> None:
+        """Remove files of the folder."""
+        for _ in map_requests(self.files().delete_file, paths):
+            pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +195,10 @@ class LakeFolder:
         """The files below the root, by their paths in it."""
         return file_system(self.root, self.options)
 
+    def sizes(self, path: str) -> dict[str, int]:
+        """The bytes of all files below a folder, by their paths below the root; none if there is no folder."""
+        return sizes_below(listing_files(self.root, self.options), path)
+
     def is_stored(self, database: str, name: str) -> bool:
         """True if there is a table in its place, whatever the catalog has."""
         from deltalake import DeltaTable
@@ -165,5 +217,6 @@ class LakeFolder:
         """The time at which a file below a folder was last written, in seconds since 1970; 0 if there is none."""
         from pyarrow.fs import FileSelector, FileType
 
-        files = self.files().get_file_info(FileSelector(path, recursive=True, allow_not_found=True))
+        system = listing_files(self.root, self.options)
+        files = system.get_file_info(FileSelector(path, recursive=True, allow_not_found=True))
         return max((file.mtime_ns / 1e9 for file in files if file.type == FileType.File), default=0.0)

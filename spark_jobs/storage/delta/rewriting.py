@@ -186,8 +186,6 @@ def forget_versions(handle: TableHandle, source: str | None = None) -> None:
     `source`: in a shared table, only files of its partition are removed, as runs of other sources may be writing
     theirs. Nobody may be writing the files that are removed.
     """
-    from pyarrow.fs import FileSelector, FileType
-
     now_ms = int(time.time() * 1000)
 
     def touch(table: DeltaTable, properties: CommitProperties) -> None:
@@ -196,16 +194,19 @@ def forget_versions(handle: TableHandle, source: str | None = None) -> None:
         table.alter.set_table_properties(noted, raise_if_not_exists=False, commit_properties=properties)
 
     commit(handle, None, touch)
-    table, system = open_table(handle), handle.files()
+    table = open_table(handle)
     table.create_checkpoint()
     newest, named = table.version(), {unquote(file["path"]) for file in pa.table(table.get_add_actions()).to_pylist()}
-    folder = "" if source is None else f"source={quote(source)}"
-    for entry in system.get_file_info(FileSelector(folder, allow_not_found=True, recursive=True)):
-        folder, _, name = entry.path.rpartition("/")
+    of_source = "" if source is None else f"source={quote(source)}/"
+    in_log = f"{LOG_DIR}/"
+    unnamed, earlier = [], []
+    for path in handle.sizes():
+        folder, _, name = path.rpartition("/")
         of = f"{folder}/{name.removeprefix('.').removesuffix('.crc')}".lstrip("/")  # a checksum goes with its file
-        if entry.type == FileType.File and LOG_DIR not in entry.path.split("/") and not {entry.path, of} & named:
-            system.delete_file(entry.path)
-    for entry in system.get_file_info(FileSelector(LOG_DIR, recursive=True)):
-        version = _OF_VERSION.match(entry.base_name.lstrip("."))
-        if entry.type == FileType.File and version is not None and int(version[1]) < newest:
-            system.delete_file(entry.path)
+        version = _OF_VERSION.match(name.lstrip("."))
+        if path.startswith(in_log):
+            earlier += [path] if version is not None and int(version[1]) < newest else []
+        elif path.startswith(of_source) and not {path, of} & named:
+            unnamed.append(path)
+    handle.remove_files(unnamed)
+    handle.remove_files(earlier)

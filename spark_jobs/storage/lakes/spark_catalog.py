@@ -79,7 +79,7 @@ class SparkCatalog(TableColumns):
             time.sleep(pause_s)
             if self._folder.is_local:
                 # an object store has no folders
-                clear_unfinished(Path(self._folder.handle(table).uri))
+                clear_unfinished(self._folder.handle(table))
 
     def _is_begun(self, table: Table) -> bool:
         """True if the table is in its place, or the folder that a creation makes before the table."""
