@@ -68,7 +68,7 @@ class Settings(ClusterSettings):
     home: Path = Field(default_factory=default_home, description="the data directory: lake, state and logs")
     lake: str = Field(
         default_factory=lambda values: str(values["home"] / "lake"),
-        description="the tables' root: an absolute path, or a URI such as s3a://bucket/lake",
+        description="the tables' root: an absolute path, or a URI such as s3a://bucket/lake (needs `make setup-s3`)",
     )
     landing: Path | str = Field(
         default_factory=lambda values: values["home"] / "landing",

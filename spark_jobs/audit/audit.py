@@ -31,6 +31,7 @@ from spark_jobs.gates.frames import published_rows
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
 from spark_jobs.jobs.in_force import in_force
 from spark_jobs.judging.gate import as_json
+from spark_jobs.model import ReportStep, report_nothing
 from spark_jobs.restatement.chains import chain_corrections
 from spark_jobs.restatement.reach import touched_ranges
 from spark_jobs.restatement.states import state_corrections
@@ -75,10 +76,17 @@ class Audited:
         return [verdict for verdict in self.verdicts if verdict.stops]
 
 
-def audit(settings: Settings, source: Source, spark: SparkSession, *, since: int = 0) -> Audited:
+def audit(
+    settings: Settings,
+    source: Source,
+    spark: SparkSession,
+    *,
+    since: int = 0,
+    report_step: ReportStep = report_nothing,
+) -> Audited:
     """Audit a source, and of its files those of drops from number `since` on. No run can change the source meanwhile.
 
-    The verdicts are written to `quality.results`, with the gate `audit`.
+    The verdicts are written to `quality.results`, with the gate `audit`. `report_step` is called with the steps.
 
     Raises:
         SourceBusy: a stage was at work for too long.
@@ -91,7 +99,7 @@ def audit(settings: Settings, source: Source, spark: SparkSession, *, since: int
     with leases.hold_still(settings.home / "leases", source=source.name) as lease:
         check_unchanging(lake, source.name)
         token = lease.fence.token
-        measures, examples = _measure(settings, lake, source, since)
+        measures, examples = _measure(settings, lake, source, since, report_step)
         audited.verdicts = _judge(settings, audited, measures, examples)
         _record(lake, source, audited, token)
     build_data_docs(settings)
@@ -119,7 +127,10 @@ def _judge(settings: Settings, audited: Audited, measures: dict[str, int], examp
     return named
 
 
-def _measure(settings: Settings, lake: FrameLake, source: Source, since: int) -> tuple[dict[str, int], Examples]:
+def _measure(
+    settings: Settings, lake: FrameLake, source: Source, since: int, report_step: ReportStep
+) -> tuple[dict[str, int], Examples]:
+    report_step("records")
     findings = [finding for finding in examine_source(settings, source) if finding.verdict == "wrong"]
     measures: dict[str, int] = {"records_at_odds": len(findings)}
     examples: Examples = {"records_at_odds": [{"table": f.what, "found": f.found, "do": f.do} for f in findings]}
@@ -129,13 +140,14 @@ def _measure(settings: Settings, lake: FrameLake, source: Source, since: int) ->
     check_version(source, now, accepted=False, consequence="nothing was judged")
     if now.published_us == 0:
         return {**measures, **dict.fromkeys(_all_measures(), 0)}, examples
+    report_step("files of tables")
     for measure, rows in audited_tables(lake, source, now).items():
         measures[measure], examples[measure] = len(rows), rows[:MAX_EXAMPLES]
-    of_bronze = BronzeAudit.of(settings, lake, source, since)
-    for measured, examples_of_part in (of_bronze.measure(), _measure_published(lake, source, now)):
-        measures |= measured
-        examples |= examples_of_part
-    return measures, examples
+    report_step("landed rows and the trace")
+    in_bronze, of_bronze = BronzeAudit.of(settings, lake, source, since).measure()
+    report_step("published rows, computed anew")
+    published, of_published = _measure_published(lake, source, now)
+    return measures | in_bronze | published, examples | of_bronze | of_published
 
 
 def _all_measures() -> list[str]:

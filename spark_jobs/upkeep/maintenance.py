@@ -23,7 +23,7 @@ from spark_jobs.definitions.versions import DefinitionChanged
 from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.visits import merge, sweep_under, visit_source
-from spark_jobs.model import TICKS_PER_SECOND, ReportStep, report_nothing
+from spark_jobs.model import TICKS_PER_SECOND, ReportStep, report_each, report_nothing, report_within
 from spark_jobs.session import is_lost_server, working_session
 from spark_jobs.sources import Source, find_source
 from spark_jobs.storage.coordination.fold import fold
@@ -42,6 +42,7 @@ from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import chunks, updates
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.storage.names.shown_marts import STAGING, shown_marts, staging_table
+from spark_jobs.threads import map_requests
 from spark_jobs.trace.maintenance import Budget
 from spark_jobs.trace.maintenance import maintain as maintain_trace
 
@@ -191,7 +192,7 @@ def maintain_source(
 ) -> Iterator[MaintenanceStep]:
     """Do the steps of one source, and yield each once it is done; none for a source that never ran.
 
-    `report_step` is called with each step that begins.
+    `report_step` is called with each step that begins, and with the tables of a step that goes through them.
 
     The steps merge chunks and trace, fold histories, remove old results, join small files, remove files out of use, and
     audit the source.
@@ -199,7 +200,8 @@ def maintain_source(
     lake = SparkLake(spark)
     if not lake.folder.is_stored(chunks(source).database, chunks(source).table):
         return
-    for task in _Upkeep(settings, lake, source).tasks():
+    upkeep = _Upkeep(settings, lake, source, report_step)
+    for task in upkeep.tasks():
         report_step(f"{source.name}, {task.step}")
         yield task.run(source.name)
 
@@ -207,8 +209,8 @@ def maintain_source(
 class _Upkeep:
     """The steps of one source."""
 
-    def __init__(self, settings: Settings, lake: SparkLake, source: Source) -> None:
-        self._settings, self._lake, self._source = settings, lake, source
+    def __init__(self, settings: Settings, lake: SparkLake, source: Source, report_step: ReportStep) -> None:
+        self._settings, self._lake, self._source, self._report_step = settings, lake, source, report_step
         # tables of an older version lack columns that steps read: each such step refuses by itself
         self._tables = [t for t in source_tables(source) if lake.folder.is_stored(t.database, t.table)]
         self._small = [t for t in self._tables if t not in (chunks(source), updates(source))]
@@ -225,14 +227,18 @@ class _Upkeep:
         yield _Task("audit", "stored", self._footprint_stored, self._audit)
 
     def _in_use(self, tables: list[Table]) -> Footprint:
-        return sum(
-            (files_in_use(self._lake.folder.handle(table), self._sharer(table)) for table in tables), Footprint()
-        )
+        def count(table: Table) -> Footprint:
+            return files_in_use(self._lake.folder.handle(table), self._sharer(table))
+
+        return sum(map_requests(count, tables), Footprint())
 
     def _footprint_stored(self) -> Footprint:
-        return sum(
-            (files_stored(self._lake.folder.handle(table)) for table in [*self._tables, *self._marts()]), Footprint()
-        )
+        tables = [*self._tables, *self._marts()]
+        return sum(map_requests(lambda table: files_stored(self._lake.folder.handle(table)), tables), Footprint())
+
+    def _each(self, tables: list[Table], step: str) -> Iterator[Table]:
+        """Yield the tables of a step, and report how many of them are done."""
+        return report_each(tables, self._report_step, f"{self._source.name}, {step}, tables", len(tables))
 
     def _marts(self) -> list[Table]:
         """The tables of marts whose newest version is the one that people see.
@@ -294,23 +300,23 @@ class _Upkeep:
     def _compact(self) -> tuple[str, str]:
         # under the lease: no stage of this source replaces a row in a file that is being joined
         with visit_source(self._settings, self._source, self._lake):
-            for table in self._small:
-                # chains are read one row group at a time, and a joined file's groups would be too large for that
-                if table != CHAINS:
-                    compact_small_files(self._lake.folder.handle(table), self._sharer(table))
+            # chains are read one row group at a time, and a joined file's groups would be too large for that
+            for table in self._each([table for table in self._small if table != CHAINS], "compact"):
+                compact_small_files(self._lake.folder.handle(table), self._sharer(table))
         return "small files are joined", ""
 
     def _vacuum(self) -> tuple[str, str]:
         with visit_source(self._settings, self._source, self._lake) as lease:
             # files out of use are needed to undo the loss of a publication, so nothing may be lost now
             in_force(self._lake, self._source, near=lease.fence.token)
-            for table in [*self._tables, *self._marts()]:
+            for table in self._each([*self._tables, *self._marts()], "vacuum"):
                 remove_unused(self._lake.folder.handle(table), self._settings.file_retention)
         return f"files out of use for {self._settings.file_retention_hours} hours were removed", ""
 
     def _audit(self) -> tuple[str, str]:
         try:
-            report = audit(self._settings, self._source, self._lake.spark)
+            report_step = report_within(self._report_step, f"{self._source.name}, audit")
+            report = audit(self._settings, self._source, self._lake.spark, report_step=report_step)
         except DefinitionChanged as refusal:
             # nothing is damaged: the next run's refusal has the advice
             return f"{refusal.found} in the source file, which no run has accepted: nothing was judged", ""
@@ -331,7 +337,9 @@ def maintain_installation(
     if settings.backup is not None:
         place = settings.backup
         report_step("backup")
-        yield _Task("backup", "stored", Footprint, lambda: _add_backup_set(settings, place)).run("installation")
+        yield _Task("backup", "stored", Footprint, lambda: _add_backup_set(settings, place, report_step)).run(
+            "installation"
+        )
     report_step("leftovers")
     yield _Task("leftovers", "stored", lambda: _footprint_left(settings), lambda: _drop_leftovers(settings)).run(
         "installation"
@@ -341,8 +349,8 @@ def maintain_installation(
         yield _Task("airflow", "stored", Footprint, lambda: clean_airflow(settings)).run("installation")
 
 
-def _add_backup_set(settings: Settings, place: str) -> tuple[str, str]:
-    report = back_up(settings, place)
+def _add_backup_set(settings: Settings, place: str, report_step: ReportStep) -> tuple[str, str]:
+    report = back_up(settings, place, report_step=report_within(report_step, "backup"))
     return f"set {report.backup_set.name}: {report.copied_files} files, {report.copied_bytes} bytes copied", ""
 
 

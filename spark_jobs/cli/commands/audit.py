@@ -40,8 +40,7 @@ def audit(
         from spark_jobs.gates.verdicts import verdict_lines
 
         with working(f"audit {source}") as report_step:
-            report_step("files, trace and published rows")
-            report = audit_source(settings, checked, spark, since=first)
+            report = audit_source(settings, checked, spark, since=first, report_step=report_step)
     rows = [(v.name, v.verdict, v.observed, v.expectation) for v in report.verdicts]
     failed = [Text(verdict_lines(verdict).strip("\n")) for verdict in report.failed]
     summary = Text(f"{report.run_id}: {len(report.failed)} of {len(rows)} do not hold, in {report.seconds} s")
