@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from spark_jobs.definitions.calls import columns_read, describe, kernel_aggregate, result_type, with_vectors
 from spark_jobs.definitions.kinds import kind_of
-from spark_jobs.engine.columns import Flags, numbers, present
+from spark_jobs.engine.columns import Flags, Ints, numbers, present
 from spark_jobs.engine.records import GREATEST_US, LEAST_US
+from spark_jobs.engine.restatement import PLACED
 from spark_jobs.engine.windows import (
     POLICIES,
     REASONS,
@@ -158,10 +159,14 @@ class Definition:
         """The judgement of the late policy about rows at `times`, of drops that start at `lo`, both in microseconds."""
         return judge(times, lo, self.kind, self.policy)
 
+    def places(self, times: Ints, lo: Ints) -> Ints:
+        """The times at which rows of drops that start at `lo` count: their own `times`, or `lo` if they move on."""
+        return self.lateness(times, lo).placed if self.moves_late_rows else times
+
     def windowing(
         self, hot: tuple[HotKey, ...] = (), watch: Watch | None = None, overflowed: Overflowed | None = None
     ) -> Windowing:
-        """The kernel's view of standing rows that have a `min_end`; times as int64.
+        """The kernel's view of standing rows that have a `min_end` and PLACED; times as int64.
 
         Args:
             hot: keys that are cut into slices; if there are any, SLICE_COLUMN has the slice of a row.
@@ -173,7 +178,7 @@ class Definition:
             time="time",
             aggregates=self.aggregates,
             min_end="min_end",
-            forward_to="lo" if self.moves_late_rows else None,
+            placed=PLACED if self.moves_late_rows else None,
             arrival="row_id",
             sequence="sequence" if self.source.sequence else None,
             overflowed=overflowed,

@@ -203,10 +203,8 @@ class _Read:
         if definition is None:
             return True
         low, high = _changed_by(definition, [change])
-        time, lo = update["_time"], update["_lo"]
-        if time is None:
-            return False
-        return low <= time <= high or (definition.moves_late_rows and time < lo and low <= lo <= high)
+        placed = _place(update, definition)
+        return placed is not None and low <= placed <= high
 
     def behind(self, published: Revision, updates: Sequence[Row]) -> list[Row]:
         """The deltas from which the published row is made, each with the `token` under which it is in the trace."""
@@ -224,9 +222,16 @@ class _Read:
     def _is_near(self, row: Row, definition: Definition, published: Revision) -> bool:
         """True if a row of the key can count in the published window, by its time."""
         start, end = micros(_start(self.key, published)), micros(published.values["window_end"])
-        if row["_time"] is None:
-            return False
-        return start <= row["_time"] <= end or (definition.moves_late_rows and start <= row["_lo"] <= end)
+        placed = _place(row, definition)
+        return placed is not None and start <= placed <= end
+
+
+def _place(update: Row, definition: Definition) -> int | None:
+    """The time at which an update counts, in microseconds; None: it has no time."""
+    if update["_time"] is None:
+        return None
+    times, lo = (np.array([update[name]], np.int64) for name in ("_time", "_lo"))
+    return int(definition.places(times, lo)[0])
 
 
 def _changed_by(definition: Definition, changes: Sequence[Row]) -> tuple[int, int]:

@@ -285,7 +285,7 @@ class _Judge:
             "late_from": pa.array(lateness.first + end),
             "late_to": pa.array(last_late + end),
             "counts_from": pa.array(
-                np.maximum(lateness.first, lateness.min_end) + end, mask=lateness.last < lateness.min_end
+                np.maximum(lateness.first, lateness.min_end) + end, mask=lateness.moved | lateness.discarded
             ),
             "moved_to": pa.array(lo, mask=~lateness.moved),
             "late_by": pa.array(lo - lateness.first - end),

@@ -39,12 +39,10 @@ def touched_ranges(lake: Lake, scope: Scope, definitions: Sequence[Definition]) 
 
 
 def touched_hours(updates: pa.Table, definition: Definition, lo: Ints) -> set[int]:
-    """The hours since 1970 in which updates may count. An update counts at its own time, or at `lo`, the start of its
-    drop, if the definition moves late rows there."""
+    """The hours since 1970 in which updates of drops that start at `lo` may count."""
     counts = definition.can_count(updates)
-    times, starts = numbers(updates[f"t_{definition.time}"])[counts], lo[counts]
-    hours = {*np.unique(times // BUCKET_US).tolist()}
-    return hours | {*np.unique(starts[times < starts] // BUCKET_US).tolist()} if definition.moves_late_rows else hours
+    placed = definition.places(numbers(updates[f"t_{definition.time}"])[counts], lo[counts])
+    return {*np.unique(placed // BUCKET_US).tolist()}
 
 
 def ranges_near(definition: Definition, ranges: list[Range], expired_us: int | None) -> list[Range]:

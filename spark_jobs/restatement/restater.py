@@ -128,9 +128,10 @@ class Restater:
     def _judge(self, rows: pa.Table, ledger: _Ledger) -> pa.Table:
         """The rows as the late policy places them; they are added to the account, too."""
         lateness = self.definition.lateness(_ints(rows, "time"), _ints(rows, "lo"))
-        ledger.take(rows, lateness)
         rows = rows.append_column("min_end", pa.array(lateness.min_end))
-        return rows.append_column(PLACED, pa.array(lateness.placed))
+        rows = rows.append_column(PLACED, pa.array(lateness.placed))
+        ledger.take(rows, lateness)
+        return rows
 
 
 class _Ledger:
@@ -141,10 +142,10 @@ class _Ledger:
         self._definition, self._own_slice = definition, OwnSlice(hot) if hot else None
 
     def take(self, rows: pa.Table, lateness: RowLateness) -> None:
-        """Account for the touched rows. A row that is in several slices counts in the slice of its own time alone."""
+        """Account for the touched rows. A row that is in several slices counts in the one where it is placed."""
         counted: npt.NDArray[np.bool_] = rows.column("touched").to_numpy()
         if self._own_slice is not None:
-            counted = counted & self._own_slice.at(rows, "time")
+            counted = counted & self._own_slice.at(rows, PLACED)
         skipped = skipped_rows(rows, self._definition.required)
         self.account += account(_ints(rows, "diff"), lateness, skipped, counted)
 

@@ -75,11 +75,11 @@ class UpdatesInReach:
             yield pa.table([columns[field.name] for field in schema], schema=schema)
 
     def key_rows(self) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """Yield three arrays for some rows at a time: the hash of the key, the time and the row id."""
+        """Yield three arrays for some rows at a time: hashes of keys, the times at which rows count, and row ids."""
         needed = [self._time, "seq_no", "row_id", *self._keys]
         for table in self.stored.with_columns(needed).tables():
             rows = table.filter(pa.array(self._is_counting(table)))
-            yield key_hashes(rows, self._keys), numbers(rows[self._time]), numbers(rows["row_id"])
+            yield key_hashes(rows, self._keys), self._places(rows), numbers(rows["row_id"])
 
     @property
     def _time(self) -> str:
@@ -120,12 +120,11 @@ class UpdatesInReach:
 
     def _is_counting(self, table: pa.Table) -> Flags:
         """True for each row that can count and that counts in one of the ranges."""
-        times = numbers(table[self._time])
-        counting = within_ranges(times, self.near)
-        if self.definition.moves_late_rows:
-            lo = self._drop_start(table)
-            counting |= within_ranges(lo, self.near) & (times < lo)
-        return counting & self.definition.can_count(table)
+        return within_ranges(self._places(table), self.near) & self.definition.can_count(table)
+
+    def _places(self, rows: pa.Table) -> Ints:
+        """The time at which each row counts."""
+        return self.definition.places(numbers(rows[self._time]), self._drop_start(rows))
 
     def _is_touching(self, rows: pa.Table) -> Flags:
         if self.since is None:

@@ -147,12 +147,10 @@ class _Piece:
         definition = self.part.definition
         hashed, halo = key_hashes(table, definition.groups), slice_halo(definition.kind)
         if isinstance(self.part, UpdatesInReach):
-            times = [numbers(table["time"])]
-            if definition.moves_late_rows:
-                times.append(np.maximum(times[0], numbers(table["lo"])))
+            times = definition.places(numbers(table["time"]), numbers(table["lo"]))
         else:
-            times, halo = [numbers(table["window_start"])], None if halo is None else (0, 0)
-        places, slices = in_slices(self.over.hot, halo, hashed, *times)
+            times, halo = numbers(table["window_start"]), None if halo is None else (0, 0)
+        places, slices = in_slices(self.over.hot, halo, hashed, times)
         return places, slices, self.over.tasks_of(hashed[places], slices)
 
     def _sliced_schema(self, label: str) -> pa.Schema:

@@ -33,9 +33,10 @@ PolicyName = Literal["discard", "next_window", "reemit"]
 class Late(Section):
     """The policy for a row that is late for a window.
 
-    `discard`: the row is only kept in `silver.late`. `next_window`: a row that is late for all its windows counts in
-    the windows over the start of its drop, with its own event time. `reemit`: the window is published again with the
-    row, if it ended at most `limit` before (no limit: always). The default is `reemit` without a limit.
+    `discard`: the row is only kept in `silver.late`. `next_window`: a row that is late for every window that it makes
+    counts as a row at the start of its drop, with its own event time for `first` and `last`. `reemit`: the window is
+    published again with the row, if it ended at most `limit` before (no limit: always). The default is `reemit` without
+    a limit.
     """
 
     short_forms: ClassVar = ({"enum": [*get_args(PolicyName)]},)
@@ -68,9 +69,6 @@ class WindowBase(Section):
         "step": "`advance` (of kind hopping)",
         "target": "`target_batch_size` (of kind adaptive)",
     }
-    set_by_rows: ClassVar[bool] = True
-    """True if the rows determine the windows, so that there is no next window for a late row to move on to."""
-
     key: Names
     """The column, or columns, whose values have windows of their own."""
     time: str | None = None
@@ -81,17 +79,6 @@ class WindowBase(Section):
     keep_us: PositiveDuration | None = Field(default=None, alias="keep")
     """The time after its end for which a window stays published; if left out, for ever. The first run that reaches that
     time removes it from the published table; its history stays."""
-
-    @field_validator("late")
-    @classmethod
-    def _check_policy(cls, late: Late) -> Late:
-        if late.policy == "next_window" and cls.set_by_rows:
-            kind = cls.model_fields["kind"].annotation
-            kind_name = getattr(kind, "__args__", ("this",))[0]
-            raise refuse_in_words(
-                f"discard or reemit: windows of kind {kind_name} come from rows, there is no next one", "'next_window'"
-            )
-        return late
 
 
 class SlidingWindow(WindowBase):
@@ -113,8 +100,6 @@ class SessionWindow(WindowBase):
 class TumblingWindow(WindowBase):
     """Windows `[k * size + offset, (k + 1) * size + offset)`; `fixed` is another name for it."""
 
-    set_by_rows: ClassVar[bool] = False
-
     kind: Literal["tumbling", "fixed"]
     size_us: PositiveDuration = Field(alias="size")
     """The length of a window."""
@@ -124,8 +109,6 @@ class TumblingWindow(WindowBase):
 
 class HoppingWindow(WindowBase):
     """Windows `[k * advance + offset, k * advance + offset + size)`, where `advance` is at most `size`."""
-
-    set_by_rows: ClassVar[bool] = False
 
     kind: Literal["hopping"]
     size_us: PositiveDuration = Field(alias="size")
@@ -155,8 +138,6 @@ class HoppingWindow(WindowBase):
 
 class CalendarWindow(WindowBase):
     """Days, weeks, months, quarters or years of a time zone, from local midnight to local midnight, half open."""
-
-    set_by_rows: ClassVar[bool] = False
 
     kind: Literal["calendar"]
     period: Period

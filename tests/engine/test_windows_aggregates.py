@@ -18,11 +18,15 @@ from spark_jobs.engine.twins import windows as naive
 from spark_jobs.engine.twins.windows import GREATEST, LEAST, Content, NaiveRow
 from spark_jobs.engine.windows import (
     Aggregate,
+    Cuts,
+    Deltas,
     Hopping,
     IntegerOverflow,
     Monoid,
+    Trigger,
     WindowInputs,
     avg,
+    collect,
     count,
     count_distinct,
     find_windows,
@@ -37,7 +41,7 @@ from spark_jobs.engine.windows import (
 from spark_jobs.engine.windows.monoid import State
 from spark_jobs.errors import ParameterError
 from tests.effort import tries
-from tests.engine.whole_tables import hopping_table, session_table, sliding_table
+from tests.engine.whole_tables import adaptive_table, hopping_table, session_table, sliding_table
 
 VALUE = {
     "int": (pa.int64(), st.integers(-50, 50)),
@@ -356,9 +360,9 @@ def test_each_zero_and_each_nan_is_the_same_key_and_value(wrap: Callable[..., ob
     assert distinct.column("d").to_pylist() == [2]
 
 
-def test_a_late_row_for_all_its_windows_moves_to_the_next_window_and_keeps_its_time() -> None:
+def test_a_row_that_is_placed_at_another_time_keeps_its_own_time_for_first_and_last() -> None:
     table = pa.table(
-        {"k": [1] * 3, "t": [3, 24, 21], "v": ["early", "b", "a"], "least": [20, 20, 20], "lo": [20, 20, 20]}
+        {"k": [1] * 3, "t": [3, 24, 21], "v": ["early", "b", "a"], "least": [20, 20, 20], "at": [20, 24, 21]}
     )
     result, skipped = hopping_table(
         table,
@@ -368,10 +372,19 @@ def test_a_late_row_for_all_its_windows_moves_to_the_next_window_and_keeps_its_t
         advance=10,
         aggregates={"n": count(), "first": first("v"), "last": last("v")},
         min_end="least",
-        forward_to="lo",
+        placed="at",
     )
     assert result.to_pylist() == [{"k": 1, "window_start": 20, "window_end": 30, "n": 3, "first": "early", "last": "b"}]
     assert skipped.late_rows == 0
+
+
+def test_rows_of_one_time_in_two_adaptive_windows_are_listed_in_their_own() -> None:
+    cuts = Cuts(1, 1, 9, 10, (Trigger("count", 1),), 2**30, 1)
+    table = pa.table({"k": [1, 1], "t": [5, 5], "id": ["a", "b"], "row": [2, 1], "v": ["of a", "of b"]})
+    inputs = WindowInputs(["k"], "t", {"values": collect("v", 9)}, arrival="row")
+    result, _ = adaptive_table(table, cuts, Deltas("id"), inputs)
+    assert result.column("delta_ids").to_pylist() == [["a"], ["b"]]
+    assert result.column("values").to_pylist() == [["of a"], ["of b"]]
 
 
 @pytest.mark.parametrize(

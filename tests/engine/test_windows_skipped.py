@@ -164,9 +164,9 @@ def within(bound: int) -> int:
 def test_lateness_holds_at_the_ends_of_int64(table: pa.Table, grid: tuple[int, int], offset: int, placed: int) -> None:
     size, advance = grid
     table = table.append_column("i", pa.array(range(table.num_rows), pa.int64()))
-    table = table.append_column("lo", pa.array([placed] * table.num_rows, pa.int64()))
     late: Counter[tuple[Any, ...]] = Counter()
     windows: Counter[tuple[Any, ...]] = Counter()
+    at = []
     for row in table.to_pylist():
         opened = over(row["t"], size, advance, offset)
         counted = [start for start in opened if start + size - 1 >= row["least"]]
@@ -174,11 +174,12 @@ def test_lateness_holds_at_the_ends_of_int64(table: pa.Table, grid: tuple[int, i
         late.update([] if counted else [(row["i"], None, None, "late_row")])
         moved = [start for start in over(placed, size, advance, offset) if start + size - 1 >= row["least"]]
         windows.update((row["k"], within(s), within(s + size), row["i"]) for s in counted or moved)
+        at.append(row["t"] if counted else placed)
     shape = Hopping(size, advance, offset)
     told = skipped_table(table, shape, INPUTS).to_pylist()
     assert Counter((r["i"], r["window_start"], r["window_end"], r["reason"]) for r in told) == late
-    inputs = WindowInputs(["k"], "t", {"rows": collect("i", 99)}, min_end="least", forward_to="lo")
-    made = window_table(table, shape, inputs)[0].to_pylist()
+    inputs = WindowInputs(["k"], "t", {"rows": collect("i", 99)}, min_end="least", placed="at")
+    made = window_table(table.append_column("at", pa.array(at, pa.int64())), shape, inputs)[0].to_pylist()
     assert Counter((r["k"], r["window_start"], r["window_end"], i) for r in made for i in r["rows"]) == windows
 
 

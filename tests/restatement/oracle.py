@@ -117,22 +117,21 @@ Content = dict[tuple[Any, ...], list[Row]]
 def _grids(spec: Spec, rows: Sequence[Row]) -> Content:
     content: Content = {}
     for row in rows:
-        windows = [w for w in grid(spec, row.at) if counts(spec, w[1], row.lo)]
-        if not windows and spec.policy == "next_window":
-            windows = grid(spec, row.lo)
-        for start, end in windows:
-            content.setdefault((row.key, start, end), []).append(row)
+        for start, end in grid(spec, placed(spec, row)):
+            if counts(spec, end, row.lo):
+                content.setdefault((row.key, start, end), []).append(row)
     return content
 
 
 def _sliding(spec: Spec, rows: Sequence[Row]) -> Content:
     size = spec.lengths["size"]
-    starts = {(r.key, r.at - size) for r in rows if counts(spec, r.at, r.lo)}
-    starts |= {(r.key, r.at + 1) for r in rows if counts(spec, r.at + size, r.lo)}
+    times = {r: placed(spec, r) for r in rows}
+    starts = {(r.key, at - size) for r, at in times.items() if counts(spec, at, r.lo)}
+    starts |= {(r.key, at + 1) for r, at in times.items() if counts(spec, at + size, r.lo)}
     content: Content = {}
     for key, start in starts:
         end = start + size
-        held = [r for r in rows if r.key == key and start <= r.at <= end and counts(spec, end, r.lo)]
+        held = [r for r, at in times.items() if r.key == key and start <= at <= end and counts(spec, end, r.lo)]
         if held:
             content[key, start, end] = held
     return content
@@ -143,12 +142,13 @@ def _sessions(spec: Spec, rows: Sequence[Row]) -> Content:
     content: Content = {}
     for key in {r.key for r in rows}:
         pieces: list[list[Row]] = []
-        for row in sorted((r for r in rows if r.key == key and counts(spec, r.at + gap, r.lo)), key=lambda r: r.at):
-            if pieces and row.at - pieces[-1][-1].at <= gap:
+        times = {r: placed(spec, r) for r in rows if r.key == key}
+        for row in sorted((r for r, at in times.items() if counts(spec, at + gap, r.lo)), key=times.__getitem__):
+            if pieces and times[row] - times[pieces[-1][-1]] <= gap:
                 pieces[-1].append(row)
             else:
                 pieces.append([row])
-        content |= {(key, piece[0].time, piece[-1].time): piece for piece in pieces}
+        content |= {(key, times[piece[0]], times[piece[-1]]): piece for piece in pieces}
     return content
 
 
@@ -168,9 +168,21 @@ def _outputs(spec: Spec, held: Sequence[Row]) -> dict[str, Any]:
 
 
 def placed(spec: Spec, row: Row) -> int:
-    """Where the row counts: at its own time, or at the start of its drop."""
-    moves = spec.policy == "next_window" and not any(counts(spec, end, row.lo) for _, end in grid(spec, row.at))
+    """Where the row counts: at its own time, or at the start of its drop if it is late for every window it makes."""
+    moves = spec.policy == "next_window" and not any(counts(spec, end, row.lo) for end in ends_made(spec, row))
     return row.lo if moves else row.at
+
+
+def ends_made(spec: Spec, row: Row) -> list[int]:
+    """The ends of the windows that the row makes, whatever other rows there are. A session counts as ending a gap after
+    the row."""
+    if spec.kind == "sliding":
+        return [row.at]
+    if spec.kind == "session":
+        return [row.at + spec.lengths["gap"]]
+    if spec.kind == "adaptive":
+        return [(row.at // spec.lengths["reset"] + 1) * spec.lengths["reset"]]
+    return [end for _, end in grid(spec, row.at)]
 
 
 DECIMAL = (30, 4)
@@ -217,9 +229,9 @@ def _adaptive(spec: Spec, rows: Sequence[Row]) -> dict[tuple[Any, ...], dict[str
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for key in {r.key for r in rows}:
         # ties of time go by the delta's id
-        own = sorted((r for r in rows if r.key == key), key=lambda r: (r.time, r.delta_id))
-        own = [r for r in own if counts(spec, (r.at // cuts.reset + 1) * cuts.reset, r.lo)]
-        deltas = [twin.NaiveAdaptiveRow(r.at, place, size=row_bytes(r)) for place, r in enumerate(own)]
+        own = sorted((r for r in rows if r.key == key), key=lambda r: (placed(spec, r), r.delta_id))
+        own = [r for r in own if counts(spec, (placed(spec, r) // cuts.reset + 1) * cuts.reset, r.lo)]
+        deltas = [twin.NaiveAdaptiveRow(placed(spec, r), place, size=row_bytes(r)) for place, r in enumerate(own)]
         places: dict[int, int] = {}
         for window in twin.adaptive(deltas, cuts):
             held = [own[d.delta] for d in window.deltas]
@@ -246,18 +258,15 @@ def action(spec: Spec, row: Row) -> str | None:
     if skipped(spec, row):
         return None
     assert row.time is not None
+    ends = sorted(ends_made(spec, row))
     if spec.kind == "sliding":
-        ends = [row.time, row.time + spec.lengths["size"]]
-    elif spec.kind == "session":
-        ends = [row.time + spec.lengths["gap"]]
-    elif spec.kind == "adaptive":
-        ends = [(row.time // spec.lengths["reset"] + 1) * spec.lengths["reset"]]
-    else:
-        ends = sorted(end for _, end in grid(spec, row.time))
+        ends.append(row.time + spec.lengths["size"])
     if ends[0] > row.lo or (ends[0] == row.lo and not spec.half_open):
         return None
+    if placed(spec, row) != row.time:
+        return "next_window"
     if not counts(spec, ends[-1], row.lo):
-        return "next_window" if spec.policy == "next_window" else "discard"
+        return "discard"
     return "reemit" if counts(spec, ends[0], row.lo) else "partial"
 
 

@@ -118,11 +118,11 @@ class Simulation:
         if everything:
             for update in live:
                 update.touched = True
-        near = ranges_near(self.definition, [(t, t) for u in live if u.touched for t in self._times(u.row)], expired)
+        near = ranges_near(self.definition, [(t, t) for u in live if u.touched for t in [self._time(u.row)]], expired)
         windows = self.windows if everything else [w for w in self.windows if self._is_near(w, near, expired)]
         if self.definition.kind.halo is None:
             near += [(w["window_start"], w["window_end"]) for w in windows]
-        return windows, [u for u in live if any(lo <= t <= hi for t in self._times(u.row) for lo, hi in near)]
+        return windows, [u for u in live if any(lo <= self._time(u.row) <= hi for lo, hi in near)]
 
     def _hot(self, updates: list[Update]) -> dict[Key, HotKey]:
         """The keys that are cut into slices, and how."""
@@ -132,7 +132,7 @@ class Simulation:
         hot: dict[Key, HotKey] = {}
         times: dict[Key, list[int]] = {}
         for update in updates:
-            times.setdefault(update.row.key, []).append(self._times(update.row)[0])
+            times.setdefault(update.row.key, []).append(self._time(update.row))
         for key, own in times.items():
             sizes = {"rows": len(own), "rows_a_slice": self.rows_a_slice, "low": min(own), "high": max(own)}
             low, length, cells = cells_of(kind, **sizes)
@@ -152,11 +152,11 @@ class Simulation:
     ) -> Iterator[dict[str, Any]]:
         for window in windows:
             key = tuple(window[f"k_{k}"] for k in self.definition.key)
-            (number,) = _slices(hot.get(key), [window["window_start"]], (0, 0))
+            (number,) = _slices(hot.get(key), window["window_start"], (0, 0))
             yield {**window, SLICE_COLUMN: number, "is_window": True}
         for update in updates:
             of_key, halo = hot.get(update.row.key), slice_halo(self.definition.kind) or (0, 0)
-            for number in _slices(of_key, self._times(update.row), halo):
+            for number in _slices(of_key, self._time(update.row), halo):
                 yield self._as_given(update, number)
 
     def _is_near(self, window: dict[str, Any], near: list[tuple[int, int]], expired: int | None) -> bool:
@@ -167,9 +167,9 @@ class Simulation:
             end = start
         return any(start <= hi and end >= lo for lo, hi in near)
 
-    def _times(self, row: Row) -> list[int]:
-        assert row.time is not None
-        return [row.time, *([row.lo] if self.definition.moves_late_rows and row.time < row.lo else [])]
+    def _time(self, row: Row) -> int:
+        """The time at which the row counts."""
+        return int(self.definition.places(np.array([row.at]), np.array([row.lo]))[0])
 
     def _as_given(self, update: Update, number: int) -> dict[str, Any]:
         row = update.row
@@ -180,14 +180,14 @@ class Simulation:
         return {**keys, **values, **adaptive, **marks, "time": row.time, "lo": row.lo, "row_id": row.row_id}
 
 
-def _slices(key: HotKey | None, times: list[int], halo: Halo) -> set[int]:
-    """The slices in which the windows start that something at these times bears on."""
+def _slices(key: HotKey | None, time: int, halo: Halo) -> set[int]:
+    """The slices in which the windows start that something at this time bears on."""
     if key is None:
         return {0}
     if key.breaks is not None:
-        return {key.number * SLICES + sum(at is not None and at <= times[0] for at in key.breaks)}
-    around = (key.cell(np.array([time - halo[0], time + halo[1]])).tolist() for time in times)
-    return {key.number * SLICES + cell for first, last in around for cell in range(first, last + 1)}
+        return {key.number * SLICES + sum(at is not None and at <= time for at in key.breaks)}
+    first, last = key.cell(np.array([time - halo[0], time + halo[1]])).tolist()
+    return {key.number * SLICES + cell for cell in range(first, last + 1)}
 
 
 def _same(left: dict[str, Any], right: dict[str, Any], columns: list[str]) -> bool:

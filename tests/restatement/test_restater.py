@@ -75,12 +75,7 @@ POLICIES: dict[str, tuple[str, int | None, Any]] = {
     "discard": ("discard", None, "discard"),
     "next_window": ("next_window", None, "next_window"),
 }
-CASES = [
-    (shape, policy)
-    for shape in SHAPES
-    for policy in POLICIES
-    if policy != "next_window" or shape not in ("sliding", "session", "adaptive")
-]
+CASES = [(shape, policy) for shape in SHAPES for policy in POLICIES]
 
 
 def aggregates_of(shape: str) -> list[tuple[str, str, tuple[str, ...], tuple[float, ...]]]:

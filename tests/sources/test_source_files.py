@@ -232,9 +232,6 @@ HISTORY = ("era", "token", "time", "at", "known_to")
         (ADAPTIVE | {"vector": "tell"}, "vector", "declared column"),
         (ADAPTIVE | {"size_bytes": "till"}, "size_bytes", "a column of type int"),
         (ADAPTIVE | {"memory": {"max_bytes": 0}}, "memory.max_bytes", "a size"),
-        (ADAPTIVE | {"late": "next_window"}, "late", "windows of kind adaptive come from rows"),
-        ({"kind": "sliding", "size": "1 h", "late": "next_window"}, "late", "windows of kind sliding come from rows"),
-        ({"kind": "session", "gap": "1 h", "late": "next_window"}, "late", "windows of kind session come from rows"),
         (HOPPING | {"aggregates": {"stats": "avg(till)"}}, "aggregates.stats", "float or int for avg"),
         (HOPPING | {"aggregates": {"q": "approx_quantile(amount)"}}, "aggregates.q", "fraction from 0 to 1"),
         (HOPPING | {"aggregates": {"q": "approx_quantile(amount, 2)"}}, "aggregates.q", "fraction from 0 to 1"),
@@ -258,7 +255,7 @@ def test_a_wrong_parameter_of_a_window_is_named_at_its_path(window: dict[str, An
 
 
 def test_all_wrong_parameters_of_a_window_are_named_at_once() -> None:
-    wrong = {"min": "2 h", "max": "1 h", "reset": "0 s", "triggers": ["time", "sise(1)"], "late": "next_window"}
+    wrong = {"min": "2 h", "max": "1 h", "reset": "0 s", "triggers": ["time", "sise(1)"], "late": "next"}
     found = problems(changed("windows.sales", {**ADAPTIVE, **wrong, "key": "tell", "aggregates": {"n": "sum(till)"}}))
     assert set(found) == {
         f"windows.sales.{field}"

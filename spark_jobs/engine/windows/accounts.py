@@ -4,7 +4,7 @@ Each row is counted once, net of retractions (a retracted row counts −1):
 
     accepted     counts in all windows over it
     partial      late: counts in only some of them
-    moved        late for all, counts in those over its drop's start (`next_window`)
+    moved        late for every window that it makes, counts as a row at its drop's start (`next_window`)
     discarded    late for all, counts in none
     skipped      has no value in a column that the kind requires
     null_key     has no value in a column of the key

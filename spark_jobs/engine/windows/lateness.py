@@ -7,7 +7,10 @@ drop: such a window could take no row at or after `lo`. A late (row, window) pai
     discard         does not count
     reemit(L)       counts iff lo - end <= L
     reemit          counts
-    next_window     does not count; a row late for all its windows counts in those over `lo` instead
+    next_window     does not count; a row that is late for every window that it makes counts as a row at `lo` instead
+
+A row makes the windows that exist because of it, whatever other rows there are (`WindowKind.made_until`): the windows
+of the grid over it, the sliding window that ends at it, the session or the adaptive window that takes it.
 
 A limit is measured from a window's end, which for half-open windows is a tick after their last instant. A new policy is
 a class here, its name in a source file (`sources.windows`), and the action of its rows (`restatement.late`).
@@ -38,7 +41,7 @@ class Policy(ABC):
     limit: int | None = None
     """In ticks, for policies that have one."""
     moves_rows = False
-    """True if a row that is late for all its windows counts in the windows over its drop's start."""
+    """True if a row that is late for every window that it makes counts as a row at its drop's start."""
 
     @abstractmethod
     def least_instants(self, lo: Ticks, *, half_open: bool) -> Ticks | None:
@@ -54,7 +57,7 @@ class Discard(Policy):
 
 
 class NextWindow(Discard):
-    """Late pairs do not count; a row that is late for all its windows counts in the windows over its drop's start."""
+    """Late pairs do not count; a row that is late for every window that it makes counts as one at its drop's start."""
 
     moves_rows = True
 
@@ -81,7 +84,7 @@ class RowLateness:
         placed: the time by which the row is placed: its own, or `lo` if it moved on.
         late: True if the row is late for any window.
         discarded: True if the row counts in no window.
-        moved: True if the row counts in the windows over `lo`.
+        moved: True if the row counts as a row at `lo`.
     """
 
     first: Ints
@@ -95,7 +98,7 @@ class RowLateness:
     @property
     def partial(self) -> Flags:
         """True for each late row that counts in only some of its windows."""
-        return self.late & (self.first < self.min_end) & (self.last >= self.min_end)
+        return self.late & ~self.moved & (self.first < self.min_end) & (self.last >= self.min_end)
 
 
 def judge(times: Ints, lo: Ints, kind: WindowKind, policy: Policy) -> RowLateness:
@@ -103,6 +106,6 @@ def judge(times: Ints, lo: Ints, kind: WindowKind, policy: Policy) -> RowLatenes
     first, last = kind.last_instants(times)
     least = policy.least_instants(lo, half_open=kind.half_open)
     min_end = np.full(lo.size, NEVER_LATE, np.int64) if least is None else least
-    nowhere = last < min_end
-    moved = nowhere & policy.moves_rows
-    return RowLateness(first, last, min_end, np.where(moved, lo, times), first < lo, nowhere & ~moved, moved)
+    moved = (kind.made_until(times) < min_end) & policy.moves_rows
+    discarded = (last < min_end) & ~moved
+    return RowLateness(first, last, min_end, np.where(moved, lo, times), first < lo, discarded, moved)

@@ -92,12 +92,12 @@ class WindowRows:
         position[settle_ties(group, times[taken], [arrival, values])] = np.arange(taken.size)
         return position
 
-    def places_of(self, values: pa.Array, taken: Ints) -> Ints:
-        """The permutation that sorts these rows by (key, time by which they are placed, own time, arrival, value)."""
-        group = np.searchsorted(self.rows.offsets, taken, side="right")
+    def places_of(self, spans: Spans, values: pa.Array, taken: Ints) -> Ints:
+        """The permutation that sorts these rows by (last window, time by which they are placed, own time, arrival,
+        value). Rows of one time may be in different windows (adaptive ones)."""
         times = None if self.event_times is None else self.event_times[taken]
         arrival = None if self.arrival is None else self.arrival[taken]
-        return settle_ties(group, self.rows.times[taken], [times, arrival, values])
+        return settle_ties(spans.past, self.rows.times[taken], [times, arrival, values])
 
 
 class Aggregate(ABC):

@@ -124,23 +124,23 @@ def cells_of(kind: WindowKind, *, rows: int, rows_a_slice: int, low: int, high: 
     return low, length, -(-span // length)
 
 
-def in_slices(hot: tuple[HotKey, ...], halo: Halo | None, hashed: Ints, *times: Ints) -> tuple[Ints, Ints]:
+def in_slices(hot: tuple[HotKey, ...], halo: Halo | None, hashed: Ints, times: Ints) -> tuple[Ints, Ints]:
     """The places of rows, once for each slice that needs the row, and the numbers of those slices.
 
     Args:
         hot: the keys that are cut.
         halo: see `copied`.
         hashed: per row, the hash of its key.
-        times: per row, the ticks at which it may count. If slices end at breaks, only the first array is used.
+        times: per row, the tick at which it counts.
     """
     places = [np.flatnonzero(~np.isin(hashed, np.array([key.hashed for key in hot], np.int64)))]
     slices = [np.zeros(places[0].size, np.int64)]
     for key in hot:
         of_key = np.flatnonzero(hashed == key.hashed)
         if halo is None:
-            of_row, cells = np.arange(of_key.size), _slice_at_breaks(key, times[0][of_key])
+            of_row, cells = np.arange(of_key.size), _slice_at_breaks(key, times[of_key])
         else:
-            of_row, cells = _cells_near(key, halo, [of_time[of_key] for of_time in times])
+            of_row, cells = _cells_near(key, halo, times[of_key])
         places.append(of_key[of_row])
         slices.append(key.number * SLICES + cells)
     return np.concatenate(places), np.concatenate(slices)
@@ -152,18 +152,11 @@ def _slice_at_breaks(key: HotKey, times: Ints) -> Ints:
     return np.searchsorted(breaks, times, side="right")
 
 
-def _cells_near(key: HotKey, halo: Halo, times: list[Ints]) -> tuple[Ints, Ints]:
-    """The places of rows, once for each cell within a halo of one of their times, and the numbers of those cells."""
+def _cells_near(key: HotKey, halo: Halo, times: Ints) -> tuple[Ints, Ints]:
+    """The places of rows, once for each cell within a halo of their times, and the numbers of those cells."""
     before, after = halo
-    places, cells = [], []
-    for of_time in times:
-        first = key.cell(np.maximum(of_time, _LEAST + before) - before)
-        last = key.cell(np.minimum(of_time, 2**63 - 1 - after) + after)
-        counts = last - first + 1
-        place = np.repeat(np.arange(of_time.size), counts)
-        places.append(place)
-        cells.append(np.arange(place.size) - np.repeat(np.cumsum(counts) - counts, counts) + first[place])
-    if len(times) == 1:
-        return places[0], cells[0]
-    pairs = np.unique(np.concatenate(places) * SLICES + np.concatenate(cells))
-    return pairs // SLICES, pairs % SLICES
+    first = key.cell(np.maximum(times, _LEAST + before) - before)
+    last = key.cell(np.minimum(times, 2**63 - 1 - after) + after)
+    counts = last - first + 1
+    places = np.repeat(np.arange(times.size), counts)
+    return places, np.arange(places.size) - np.repeat(np.cumsum(counts) - counts, counts) + first[places]

@@ -150,7 +150,7 @@ class Collect(Aggregate):
     def evaluate(self, rows: WindowRows) -> pa.Array:
         """A list of at most `limit` values for each window, in order; an empty list if there is no value."""
         spans, values, taken = rows.values(self.column)
-        order = rows.places_of(values, taken)
+        order = rows.places_of(spans, values, taken)
         spans, values = Spans(spans.first[order], spans.past[order], spans.n_windows), values.take(pa.array(order))
         offsets = np.concatenate(([0], np.cumsum(np.minimum(spans.counts, self.limit))))
         listed = values.take(pa.array(_first_rows(spans.first, spans.past, offsets)))

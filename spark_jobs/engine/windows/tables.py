@@ -47,10 +47,9 @@ class WindowInputs:
     time: str
     aggregates: Aggregates
     min_end: str | None = None
-    forward_to: str | None = None
-    """A column of times: a row that is late for all its windows counts in the windows over this time instead. For
-    `first` and `last` it keeps its own time. This is the late policy `next_window`, with `lo` in the column; only for
-    kinds whose windows don't come from rows (hopping, tumbling, calendar)."""
+    placed: str | None = None
+    """An int64 column of the times at which rows count; None: at their own. `first` and `last` go by a row's own
+    time."""
     arrival: str | None = None
     sequence: str | None = None
     overflowed: Overflowed | None = None

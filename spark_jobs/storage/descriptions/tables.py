@@ -206,7 +206,7 @@ LATE = Table(
             "TIMESTAMP",
             "It counts in the windows over it that end here or later; null: in none of them.",
         ),
-        Column("moved_to", "TIMESTAMP", "It counts in the windows over this instant instead (next_window), else null."),
+        Column("moved_to", "TIMESTAMP", "It counts as a row at this instant instead (next_window), else null."),
         Column(
             "action",
             "STRING",

@@ -179,10 +179,11 @@ class Counting:
 
 def counting_rows(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: WindowInputs) -> Counting:
     """The rows of a table that can count, in the order in which they count; see `Counting`."""
-    rows = sort_rows(table, key=inputs.key, time=inputs.time, required=deltas.columns())
+    rows = sort_rows(table, key=inputs.key, time=inputs.time, required=deltas.columns(), placed=inputs.placed)
     ids = rows.column(deltas.delta)
     # rows with one id and one time are ordered by all other columns, so that the order of the table does not matter
-    others = (rows.column(n) for n in table.column_names if n not in (*inputs.key, inputs.time, deltas.delta))
+    compared = (*inputs.key, inputs.placed or inputs.time, deltas.delta)
+    others = (rows.column(n) for n in table.column_names if n not in compared)
     order = settle_ties(rows.group, rows.times, chain([ids], others))
     rows, ids = replace(rows, order=rows.order[order], in_place=False), ids.take(pa.array(order))
     cells: dict[str, Any] = {"offsets": rows.offsets, "times": rows.times, "cuts": cuts}
@@ -215,6 +216,7 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: WindowInputs, ope
             rows,
             counted_spans,
             counted,
+            None if inputs.placed is None else rows.ticks(inputs.time),
             arrival=rows.places(inputs.sequence, inputs.arrival),
             overflows=inputs.overflows(),
         )

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from spark_jobs.engine.windows.kinds.ticks import Ticks
 from spark_jobs.engine.windows.monoid import Aggregate, WindowRows, columns_read
-from spark_jobs.engine.windows.rows import NullValues, SortedRows, as_ticks, sort_rows
+from spark_jobs.engine.windows.rows import NullValues, SortedRows, sort_rows
 from spark_jobs.engine.windows.spans import Settled, Spans, WindowSpans
 from spark_jobs.engine.windows.tables import Found, WindowInputs, asked_for, rows_between, window_columns, with_results
 
@@ -30,7 +30,6 @@ Bounds = tuple[Ints, Ints]
 SpansFound = tuple[WindowSpans, Spans, npt.NDArray[np.bool_]]
 """Windows ordered by (key, start), the spans of the rows that count in a window, and flags of those rows."""
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
-_PLACED = "__placed"
 
 
 @dataclass(frozen=True)
@@ -95,6 +94,10 @@ class WindowKind(ABC):
     def last_instants(self, times: Ints) -> Bounds:
         """Per time, the last instants of the first and of the last window that can contain a row at that time."""
 
+    def made_until(self, times: Ints) -> Ints:
+        """Per time, the last instant of the last window that a row there makes, whatever other rows there are."""
+        return self.last_instants(times)[1]
+
     def within(self, times: Ints, least: int, greatest: int) -> npt.NDArray[np.bool_]:
         """Per time, True if all windows that can contain a row at that time lie from `least` to `greatest`."""
         if self.halo is None:
@@ -153,24 +156,21 @@ class SpanKind(WindowKind):
         the window."""
         return windows.end
 
-    def sorted_rows(self, table: pa.Table, inputs: WindowInputs, placed: str | None = None) -> SortedRows:
-        """The rows that can count, sorted by key and time. `placed`: the column of times to sort by, if it is not
-        `inputs.time`."""
+    def sorted_rows(self, table: pa.Table, inputs: WindowInputs) -> SortedRows:
+        """The rows that can count, sorted by key and by the time at which they count."""
         return sort_rows(
             table,
             key=inputs.key,
             time=inputs.time,
             required=self.required_columns(inputs.aggregates),
             drop_negative=self.drop_negative,
-            placed=placed,
+            placed=inputs.placed,
         )
 
     def windows(self, table: pa.Table, inputs: WindowInputs) -> Found:
-        """The windows of a table's rows, in any order. With `forward_to`, a row that is late for all its windows counts
-        in the windows over that time instead."""
-        table, placed = self._place(table, inputs)
-        rows = self.sorted_rows(table, inputs, placed)
-        event_times = None if inputs.forward_to is None else rows.ticks(inputs.time)
+        """The windows of a table's rows, in any order."""
+        rows = self.sorted_rows(table, inputs)
+        event_times = None if inputs.placed is None else rows.ticks(inputs.time)
         windows, spans, chosen = self.find(rows.offsets, rows.times, rows.ticks(inputs.min_end))
 
         def make_table(begin: int, end: int, wanted: Wanted | None) -> pa.Table:
@@ -187,18 +187,6 @@ class SpanKind(WindowKind):
             return with_results(bounds, inputs, read)
 
         return Found(rows, windows, make_table, int(chosen.size - np.count_nonzero(chosen)))
-
-    def _place(self, table: pa.Table, inputs: WindowInputs) -> tuple[pa.Table, str | None]:
-        """The table, and the column of times by which its rows are placed. The column is added if late rows may move
-        on; None: rows are placed by their own times."""
-        if inputs.forward_to is None or inputs.min_end is None:
-            return table, None
-        if self.halo is None or max(self.halo[1], 0):
-            raise TypeError(f"windows of {type(self).__name__} come from rows: no row can move on to the next one")
-        times = as_ticks(table.column(inputs.time))
-        late = as_ticks(table.column(inputs.min_end)) > self.last_instants(times)[1]
-        placed = np.where(late, as_ticks(table.column(inputs.forward_to)), times)
-        return table.append_column(_PLACED, pa.array(placed)), _PLACED
 
 
 def plus(times: Ints, distance: int) -> Ints:

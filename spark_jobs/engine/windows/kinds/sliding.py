@@ -73,6 +73,10 @@ class Sliding(SpanKind):
         last."""
         return times, plus(times, self.size)
 
+    def made_until(self, times: Ints) -> Ints:
+        """The end of the row's left window: other windows over the row exist only if other rows make them."""
+        return self.last_instants(times)[0]
+
     def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> SpansFound:
         """See `sliding_spans`."""
         return sliding_spans(
