@@ -1,9 +1,10 @@
 """A window definition of a source file, resolved: the kernel's view of it, its table, and the condition that its
 windows are final.
 
-A worker's table has `k_<column>`, `v_<column>` (see `calls`), `time` and `lo` (the start of the row's drop) in
-microseconds, `row_id`, `diff` and `touched`. For adaptive windows it also has `delta_id`, `vector` and `size`. If the
-source has a sequence, it has `sequence`: texts that order rows of one time before their row ids do.
+A worker's table has `k_<column>`, `v_<column>` (see `calls`), `time` and `lo` in microseconds, `row_id`, `diff` and
+`touched`. `lo` is the row's cutoff: the start of its drop, or under a grace its stream time less the grace. For
+adaptive windows it also has `delta_id`, `vector` and `size`. If the source has a sequence, it has `sequence`: texts
+that order rows of one time before their row ids do.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from spark_jobs.engine.windows import (
     SLICE_COLUMN,
     AdaptiveKind,
     Aggregate,
+    Discard,
     Found,
     HotKey,
     Overflowed,
@@ -34,6 +36,7 @@ from spark_jobs.engine.windows import (
     RowLateness,
     SkippedRows,
     SqlTicks,
+    Ticks,
     Windowing,
     WindowInputs,
     WindowKind,
@@ -94,8 +97,15 @@ class Definition:
 
     @property
     def policy(self) -> Policy:
-        """The policy for late rows."""
+        """The policy for late rows. Under a grace, pairs that come after it do not count; see `restatement.cutoffs`."""
+        if self.grace_us is not None:
+            return Discard()
         return POLICIES[self.window.late.policy](self.window.late.limit_us)
+
+    @property
+    def grace_us(self) -> int | None:
+        """The time for which windows stay open behind the stream time, in microseconds; None: a late policy applies."""
+        return None if self.window.grace is None else self.window.grace.period_us
 
     def expired_us(self, reached_us: int) -> int | None:
         """The greatest end of a window that is no longer kept once runs have reached `reached_us`, in microseconds.
@@ -106,6 +116,11 @@ class Definition:
     def moves_late_rows(self) -> bool:
         """True if a row may count at its drop's start in place of its own time."""
         return self.policy.moves_rows
+
+    @property
+    def places_rows(self) -> bool:
+        """True if a row may count at another time than its own."""
+        return self.moves_late_rows or self.kind.tick > 1
 
     @property
     def is_adaptive(self) -> bool:
@@ -138,7 +153,7 @@ class Definition:
         for key in self.key:
             has_key &= present(updates[f"c_{key}"])
         has_time = has_key & present(time)
-        inside = self.kind.within(numbers(time), LEAST_US, GREATEST_US)
+        inside = self.kind.within(self.kind.in_ticks(numbers(time)), LEAST_US, GREATEST_US)
         return dict(zip(REASONS, (~has_key, has_key & ~has_time, has_time & ~inside), strict=True))
 
     def can_count(self, updates: pa.Table) -> Flags:
@@ -155,13 +170,18 @@ class Definition:
         """The columns of the table that only windows of this kind have."""
         return list(_OWN_COLUMNS) if self.is_adaptive else []
 
-    def lateness(self, times: Any, lo: Any) -> RowLateness:
-        """The judgement of the late policy about rows at `times`, of drops that start at `lo`, both in microseconds."""
-        return judge(times, lo, self.kind, self.policy)
+    def lateness(self, times: Any, cutoffs: Any) -> RowLateness:
+        """The judgement about rows at `times`, with the `cutoffs` of `restatement.cutoffs`, both in microseconds."""
+        return judge(times, cutoffs, self.kind, self.policy)
 
     def places(self, times: Ints, lo: Ints) -> Ints:
-        """The times at which rows of drops that start at `lo` count: their own `times`, or `lo` if they move on."""
-        return self.lateness(times, lo).placed if self.moves_late_rows else times
+        """The times at which rows of drops that start at `lo` count: the ticks of their own `times`, or of `lo` if they
+        move on."""
+        return self.lateness(times, lo).placed if self.moves_late_rows else self.kind.in_ticks(times)
+
+    def times_at_places(self, low: int, high: int) -> tuple[int, int]:
+        """The first and the last time of rows that count within `[low, high]` and did not move on."""
+        return low, high + self.kind.tick - 1
 
     def windowing(
         self, hot: tuple[HotKey, ...] = (), watch: Watch | None = None, overflowed: Overflowed | None = None
@@ -178,7 +198,7 @@ class Definition:
             time="time",
             aggregates=self.aggregates,
             min_end="min_end",
-            placed=PLACED if self.moves_late_rows else None,
+            placed=PLACED if self.places_rows else None,
             arrival="row_id",
             sequence="sequence" if self.source.sequence else None,
             overflowed=overflowed,
@@ -258,6 +278,8 @@ class Definition:
         same = [f"u.{name(f'c_{key}')} <=> c.{name(key)}" for key in self.key]
         start, end = (SqlTicks(f"unix_micros(c.{bound})") for bound in ("window_start", "window_end"))
         low, high = self.kind.changed_by(start, end)
+        if self.kind.tick > 1:
+            high = high + (self.kind.tick - 1)
         drops = self.source.drops
         time, lo = f"unix_micros(u.{name(f't_{self.time}')})", drop_start_sql(drops, "u.seq_no")
         near = f"{time} BETWEEN {low} AND {high}"
@@ -270,10 +292,17 @@ class Definition:
         """The name of this definition among the parts of the source's definition."""
         return f"window.{self.name}"
 
+    def least_open(self, complete: Ticks) -> Ticks | None:
+        """The least last instant of a window in which rows of drops at or after `complete` may count. None: any may be,
+        or, under a grace, rows alone decide it."""
+        if self.grace_us is not None:
+            return None
+        return self.policy.least_instants(complete, half_open=self.kind.half_open)
+
     def final_condition(self) -> str:
         """An SQL condition over the view's `p` and `h`: true if the late policy would leave out every row of any drop
         at or after `complete`."""
-        least = self.policy.least_instants(SqlTicks("unix_micros(p.complete)"), half_open=self.kind.half_open)
+        least = self.least_open(SqlTicks("unix_micros(p.complete)"))
         if least is None:
             return "false"
         start, end = (SqlTicks(f"unix_micros(h.{bound})") for bound in ("window_start", "window_end"))

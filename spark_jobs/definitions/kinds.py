@@ -1,4 +1,4 @@
-"""From a window of a source file to the kernel's kind; times in microseconds, not clipped at 0."""
+"""From a window of a source file to the kernel's kind; times in microseconds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def kind_of(window: Window) -> WindowKind:
     """The kernel's kind of windows for a window of a source file."""
     match window:
         case SlidingWindow():
-            return Sliding(window.size_us, clip_at_zero=False)
+            return Sliding(window.size_us, window.clip_at_zero, tick=window.tick_us)
         case SessionWindow():
             return Sessions(window.gap_us)
         case TumblingWindow():

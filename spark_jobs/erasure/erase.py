@@ -367,6 +367,15 @@ def _of_whole_chunks(bronze: Bronze) -> Replacement:
 def _check_named(source: Source, choice: Choice) -> None:
     if not choice.value.strip():
         raise _unknown(source, choice)
+    graced = [definition.name for definition in definitions(source) if definition.grace_us is not None]
+    if graced:
+        raise ParameterError(
+            expected="windows with a late policy: under a grace, erased rows decided which other rows count",
+            found=f"a grace in {', '.join(graced)}",
+            consequence="nothing was erased",
+            next_step="give these windows `late` in place of `grace`, run with --accept-definition, and erase;"
+            " afterwards the grace may come back",
+        )
 
 
 def _unknown(source: Source, choice: Choice) -> EntityUnknown:

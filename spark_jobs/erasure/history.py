@@ -140,7 +140,7 @@ class _Histories:
         """The updates that can count in a region's windows: all of them, and those that are not chosen."""
         definition = region.definition
         time, reach = f"t_{definition.time}", pc.scalar(False)
-        for low, high in region.rows:
+        for low, high in (definition.times_at_places(*each) for each in region.rows):
             reach |= (pc.field(time) >= _at(low)) & (pc.field(time) <= _at(high))
         if definition.moves_late_rows:
             drops = self.source.drops

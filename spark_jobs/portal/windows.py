@@ -58,9 +58,7 @@ def _windows(lake: HeldLake, definition: Definition, current: Publication) -> Wi
     revision = rows.column("revision").to_numpy()
     drops = definition.source.drops
     begins, counts = np.unique(drops.numbers_at(start), return_counts=True)
-    least = definition.policy.least_instants(
-        np.array([current.complete_us], np.int64), half_open=definition.kind.half_open
-    )
+    least = definition.least_open(np.array([current.complete_us], np.int64))
     final = 0
     if least is not None and rows.num_rows:
         final = int(np.count_nonzero(definition.kind.closes(start, end) - int(definition.kind.half_open) < least[0]))

@@ -24,8 +24,11 @@ from spark_jobs.reads.landed import with_landings
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.reads.publications import PublicationEntry, first_with, publications
 from spark_jobs.reads.row_keys import PublishedTable, published_table, row_key
+from spark_jobs.restatement.cutoffs import CutoffsOfRows
+from spark_jobs.restatement.stream_times import find_cutoffs
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.publication import visible_rows
+from spark_jobs.storage.delta.data_files import StoredRows
 from spark_jobs.storage.descriptions.column_types import INSTANT, arrow_type_of
 from spark_jobs.storage.descriptions.tables import STATE, VALIDITY
 from spark_jobs.storage.descriptions.times import EPOCH, instant, micros, parse_time
@@ -216,8 +219,22 @@ class _Read:
         if definition is not None:
             needed = [c.removeprefix("v_") for c in definition.required if c.startswith("v_")]
             whole = [row for row in deltas if all(row[column] is not None for column in needed)]
-            deltas = _counting_deltas(whole, definition, self.key, published)
+            deltas = _counting_deltas(whole, definition, self.key, published, self._cutoffs(definition))
         return [{name: value for name, value in row.items() if name not in ("_time", "_lo")} for row in deltas]
+
+    def _cutoffs(self, definition: Definition) -> CutoffsOfRows | None:
+        """The cutoffs of the rows that count in the publication in force; None: those are the starts of drops."""
+        if definition.grace_us is None:
+            return None
+        published = self.point.publication
+        due = pc.field("time") < pa.scalar(published.published_us, INSTANT)
+        due &= pc.field("event_time") < pa.scalar(published.reached_us, INSTANT)
+
+        def read(columns: Sequence[str], where: pc.Expression | None) -> StoredRows:
+            chosen, state = due if where is None else due & where, self.point.frontiers.arrangement
+            return stored_counting_rows(self.lake, self.point.source, state, columns, chosen)
+
+        return find_cutoffs(definition, read, (published.published_us, published.reached_us)).now
 
     def _is_near(self, row: Row, definition: Definition, published: Revision) -> bool:
         """True if a row of the key can count in the published window, by its time."""
@@ -249,7 +266,7 @@ def _within(definition: Definition, changes: Sequence[Row]) -> pc.Expression:
     low, high = _changed_by(definition, changes)
     # rows that count in a window are within its bounds, which may be wider
     low = min(low, *(micros(change["window_start"]) for change in changes))
-    high = max(high, *(micros(change["window_end"]) for change in changes))
+    low, high = definition.times_place(low, max(high, *(micros(change["window_end"]) for change in changes)))
     time = pc.field(f"t_{definition.time}")
     within = (time >= pa.scalar(low, INSTANT)) & (time <= pa.scalar(high, INSTANT))
     if definition.moves_late_rows:
@@ -322,10 +339,17 @@ def _start(key: Mapping[str, str], published: Revision) -> datetime:
     return start
 
 
-def _counting_deltas(rows: list[Row], definition: Definition, key: Mapping[str, str], published: Revision) -> list[Row]:
+def _counting_deltas(
+    rows: list[Row],
+    definition: Definition,
+    key: Mapping[str, str],
+    published: Revision,
+    late_rows: CutoffsOfRows | None,
+) -> list[Row]:
     """The rows that count in the published window, by the same rules as the kernel of the windows."""
-    times, lo = (np.array([row[name] for row in rows], np.int64) for name in ("_time", "_lo"))
-    judged = definition.lateness(times, lo)
+    times, lo, row_ids = (np.array([row[name] for row in rows], np.int64) for name in ("_time", "_lo", "row_id"))
+    cutoffs = lo if late_rows is None else late_rows.of(row_ids, definition.kind.in_ticks(times))
+    judged = definition.lateness(times, cutoffs)
     first = micros(_start(key, published))
     last = micros(published.values["window_end"]) - int(definition.kind.half_open)
     ends = judged.last if definition.kind.halo is None else np.full(times.size, last)

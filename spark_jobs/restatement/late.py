@@ -23,8 +23,9 @@ from spark_jobs.engine.updates import consolidate_rows
 from spark_jobs.engine.windows import LISTED_REASONS, Account, RowLateness
 from spark_jobs.exchange import ROWS_ALONE, ROWS_HERE, Block, Labelled, answers, exchange, is_for_here, tasks_for
 from spark_jobs.restatement.by_entity import dealt
+from spark_jobs.restatement.cutoffs import Cutoffs
 from spark_jobs.restatement.touched import Scope
-from spark_jobs.restatement.update_columns import required_columns
+from spark_jobs.restatement.update_columns import required_columns, takes
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.publication import visible_rows
 from spark_jobs.storage.delta.data_files import StoredRows
@@ -75,7 +76,7 @@ def judged_rows(lake: Lake, scope: Scope, definitions: Sequence[Definition], tok
 def _answers(lake: Lake, scope: Scope, definitions: Sequence[Definition], token: int) -> list[bytes]:
     columns = {"seq_no", "row_id", "entity", "diff"}.union(*(_columns(definition) for definition in definitions))
     rows = scope.touching_rows(lake, sorted(columns))
-    judge = _Judge(scope.source, tuple(definitions), lake.destination(LATE), scope.known_from_us, token)
+    judge = _Judge(scope.source, tuple(definitions), lake.destination(LATE), scope.known_from_us, token, scope.cutoffs)
     pieces = [rows] if rows.n_rows <= ROWS_ALONE else rows.split(ROWS_A_TASK)
     return list(answers(lake.spark, pieces, judge, here=rows.n_rows <= ROWS_HERE))
 
@@ -218,13 +219,6 @@ def _negate(rows: pa.Table) -> pa.Table:
     return rows.set_column(place, "diff", pc.negate(rows["diff"]))
 
 
-def takes(definition: Definition, updates: pa.Table) -> Flags:
-    """Flags of the updates that have a time for the definition, and a value in each key column and required column; an
-    update without one is in no window."""
-    needed = [f"t_{definition.time}", *(f"c_{key}" for key in definition.key), *required_columns(definition)]
-    return np.logical_and.reduce([present(updates[column]) for column in needed])
-
-
 def _columns(definition: Definition) -> set[str]:
     """The columns of an update that decide if it is in windows of the definition, and at which time."""
     return {f"t_{definition.time}", *(f"c_{key}" for key in definition.key), *required_columns(definition)}
@@ -240,6 +234,7 @@ class _Judge:
     to: Destination
     known_from_us: int
     token: int
+    cutoffs: Mapping[str, Cutoffs] = field(default_factory=dict)
 
     def __call__(self, rows: StoredRows) -> bytes:
         accounts = {definition.name: Account() for definition in self.definitions}
@@ -257,12 +252,22 @@ class _Judge:
                 for reason in LISTED_REASONS:
                     if left_out[reason].any():
                         yield self._left_out(definition, table, lo, reason, left_out[reason])
-                # only a row from before its drop may be late
-                candidate = (numbers(table[f"t_{definition.time}"]) < lo) & ~np.logical_or.reduce([*left_out.values()])
+                cutoffs = self._cutoffs(definition, table, lo)
+                # only a row from before its cutoff may be late
+                times = definition.kind.in_ticks(numbers(table[f"t_{definition.time}"]))
+                candidate = (times < cutoffs) & ~np.logical_or.reduce([*left_out.values()])
                 for column in required_columns(definition):
                     candidate &= present(table[column])
                 if candidate.any():
-                    yield self._judge(definition, table.filter(pa.array(candidate)), lo[candidate])
+                    rows_of = table.filter(pa.array(candidate))
+                    yield self._judge(definition, rows_of, lo[candidate], cutoffs[candidate])
+
+    def _cutoffs(self, definition: Definition, table: pa.Table, lo: Ints) -> Ints:
+        cutoffs = self.cutoffs.get(definition.name)
+        if cutoffs is None:
+            return lo
+        times = definition.kind.in_ticks(numbers(table[f"t_{definition.time}"]))
+        return cutoffs.of(table, times, np.ones(table.num_rows, np.bool_))
 
     def _left_out(self, definition: Definition, table: pa.Table, lo: Ints, reason: str, chosen: Flags) -> pa.Table:
         rows = table.filter(pa.array(chosen))
@@ -273,11 +278,11 @@ class _Judge:
         }
         return pa.table({**self._common(definition, rows), **columns})
 
-    def _judge(self, definition: Definition, rows: pa.Table, lo: Ints) -> pa.Table:
+    def _judge(self, definition: Definition, rows: pa.Table, lo: Ints, cutoffs: Ints) -> pa.Table:
         times = numbers(rows[f"t_{definition.time}"])
-        lateness = definition.lateness(times, lo)
+        lateness = definition.lateness(times, cutoffs)
         end = int(definition.kind.half_open)
-        last_late = definition.kind.latest_before(times, lo - 1)
+        last_late = definition.kind.latest_before(definition.kind.in_ticks(times), cutoffs - 1)
         columns = {
             **self._common(definition, rows),
             "event_time": pa.array(times),
@@ -288,7 +293,7 @@ class _Judge:
                 np.maximum(lateness.first, lateness.min_end) + end, mask=lateness.moved | lateness.discarded
             ),
             "moved_to": pa.array(lo, mask=~lateness.moved),
-            "late_by": pa.array(lo - lateness.first - end),
+            "late_by": pa.array(cutoffs - lateness.first - end),
             "action": pa.array(_actions(lateness)),
         }
         return pa.table(columns).filter(pa.array(lateness.late))

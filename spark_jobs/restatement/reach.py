@@ -76,7 +76,7 @@ def reach(
 
 def rows_near(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range]) -> StoredRows:
     """The standing updates that may count in these ranges of time; files outside of the ranges are skipped."""
-    near = _within(f"t_{definition.time}", ranges)
+    near = _within(f"t_{definition.time}", [definition.times_at_places(*each) for each in ranges])
     if definition.moves_late_rows:
         # an update may have moved on to the start of its drop
         drops = definition.source.drops

@@ -8,8 +8,8 @@ its time is neither touching nor standing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.definitions.versions import LANDED_PARTS
+from spark_jobs.restatement.cutoffs import Cutoffs
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.publication import Publication
 from spark_jobs.storage.delta.data_files import StoredRows
@@ -43,6 +44,7 @@ class Scope:
     """The scope of a run: the frontiers up to which it publishes, and the publication in force.
 
     `everything`: the definition changed, so all rows touch. `changed`: the parts of it that changed; None: all.
+    `cutoffs`: by definition, for definitions with a grace.
     """
 
     source: Source
@@ -50,6 +52,7 @@ class Scope:
     publication: Publication
     everything: bool = False
     changed: frozenset[str] | None = None
+    cutoffs: Mapping[str, Cutoffs] = field(default_factory=dict)
 
     def of_parts(self, *parts: str) -> Self:
         """The scope for results that depend on these parts of the definition. All rows touch only if one of these parts

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.engine.columns import Flags, Ints, numbers, present, sequence_texts, within_ranges
 from spark_jobs.engine.hashes import hashes
+from spark_jobs.restatement.cutoffs import Cutoffs
 from spark_jobs.restatement.restater import row_schema, window_schema
 from spark_jobs.restatement.touched import Range
 from spark_jobs.storage.delta.data_files import StoredRows
@@ -30,12 +31,14 @@ class UpdatesInReach:
         near: the ranges of time, ascending.
         since: an update touches if its `time` is not before the first of these times, or its `event_time` not before
             the second; None: all updates touch.
+        cutoffs: of a definition that has a grace.
     """
 
     definition: Definition
     stored: StoredRows
     near: tuple[Range, ...]
     since: tuple[int, int] | None
+    cutoffs: Cutoffs | None = None
 
     @property
     def n_rows(self) -> int:
@@ -65,7 +68,7 @@ class UpdatesInReach:
             columns = {
                 **{f"k_{key}": rows[f"c_{key}"] for key in definition.key},
                 "time": pa.array(numbers(rows[self._time])),
-                "lo": pa.array(self._drop_start(rows)),
+                "lo": pa.array(self._cutoffs(rows)),
                 **{name: rows[name] for name in ("row_id", "diff")},
                 **{f"v_{column}": rows[f"c_{column}"] for column in definition.values_read},
                 **(self._adaptive(rows) if definition.is_adaptive else {}),
@@ -117,6 +120,13 @@ class UpdatesInReach:
     def _drop_start(self, rows: pa.Table) -> Ints:
         drops = self.definition.source.drops
         return drops.starts(numbers(rows["seq_no"]))
+
+    def _cutoffs(self, rows: pa.Table) -> Ints:
+        """The cutoff of each row; see `cutoffs`."""
+        if self.cutoffs is None:
+            return self._drop_start(rows)
+        times = self.definition.kind.in_ticks(numbers(rows[self._time]))
+        return self.cutoffs.of(rows, times, self._is_touching(rows))
 
     def _is_counting(self, table: pa.Table) -> Flags:
         """True for each row that can count and that counts in one of the ranges."""

@@ -224,7 +224,13 @@ def _work(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range],
     since = None if scope.everything else (scope.publication.published_us, scope.publication.reached_us)
     return _Work(
         definition,
-        UpdatesInReach(definition, rows_near(lake, scope, definition, near), tuple(near), since),
+        UpdatesInReach(
+            definition,
+            rows_near(lake, scope, definition, near),
+            tuple(near),
+            since,
+            scope.cutoffs.get(definition.name),
+        ),
         PublishedWindows(definition, published),
         Spread(),
         Restater(definition, scope.known_from_us, scope.everything, expired_us),

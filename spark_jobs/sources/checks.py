@@ -19,6 +19,7 @@ from spark_jobs.sources.extracts import AnyLanding
 from spark_jobs.sources.problems import Problem, join_path, name_problem, show
 from spark_jobs.sources.quantities import DAY_US, HOUR_US, instant_at
 from spark_jobs.sources.state import DeleteWhen
+from spark_jobs.sources.windows import Grace
 
 TIMES = frozenset({"timestamp", "date"})
 KEYS = frozenset({"int", "string", "bool", "timestamp", "date"})
@@ -56,6 +57,8 @@ class DraftWindow:
     kind: Any = None
     vector: str | None = None
     size_bytes: str | None = None
+    grace: Grace | None = None
+    has_late: bool = False
 
 
 @dataclass
@@ -180,10 +183,20 @@ def _check_windows(draft: Draft) -> Iterator[Problem]:
         yield from _each_once(join_path(path, "key"), window.key)
         if window.time is not None:
             yield from _timeline(draft, join_path(path, "time"), window.time)
+        if window.grace is not None:
+            yield from _check_grace(draft, join_path(path, "grace"), window.grace, window.has_late)
         for output, aggregate in window.aggregates.items():
             yield from _check_aggregate(draft, f"{path}.aggregates.{output}", output, aggregate, window.key)
         if window.kind == "adaptive":
             yield from _check_adaptive(draft, path, window)
+
+
+def _check_grace(draft: Draft, path: str, grace: Grace, has_late: bool) -> Iterator[Problem]:
+    if has_late:
+        yield Problem(path, "`grace` or `late`, not both: each says which rows come too late", "both")
+    for name in grace.stream:
+        yield from _column(draft, join_path(path, "stream"), name, KEYS)
+    yield from _each_once(join_path(path, "stream"), grace.stream)
 
 
 def _check_adaptive(draft: Draft, path: str, window: DraftWindow) -> Iterator[Problem]:

@@ -87,6 +87,8 @@ def _draft_window(raw: Any) -> DraftWindow:
         kind=raw.get("kind"),
         vector=read.get("vector"),
         size_bytes=read.get("size_bytes"),
+        grace=read.get("grace"),
+        has_late="late" in raw,
         aggregates={name: aggregate for name, aggregate in aggregates.items() if aggregate is not _UNREAD},
     )
 

@@ -310,7 +310,8 @@ class Source(Section):
         if self.keeps_chains:
             parts["chains"] = {"kept": True}
         for name, window in plain["windows"].items():
-            parts[f"window.{name}"] = {**window, "time": self.window_time(name), **self._plugins(name), **order}
+            keys = {key: value for key, value in window.items() if key not in _ADDED or value != _ADDED[key]}
+            parts[f"window.{name}"] = {**keys, "time": self.window_time(name), **self._plugins(name), **order}
         return {name: _hash(part) for name, part in sorted(parts.items())}
 
     def _plugins(self, window: str) -> dict[str, Any]:
@@ -318,6 +319,10 @@ class Source(Section):
         calls = self.windows[window].aggregates.values()
         digests = {call.plugin.digest for call in calls if call.plugin is not None}
         return {"plugins": sorted(digests)} if digests else {}
+
+
+_ADDED = {"grace": None, "tick": 1, "clip_at_zero": False}
+"""Keys of windows that later versions added, with the values that change no definition of an earlier version."""
 
 
 def _hash(value: Any) -> str:

@@ -9,7 +9,15 @@ from pydantic import BeforeValidator, Field, PositiveInt, ValidationInfo, field_
 from spark_jobs.sources.calls import AggregateCall, TriggerCall
 from spark_jobs.sources.columns import Zone
 from spark_jobs.sources.problems import refuse, refuse_in_words
-from spark_jobs.sources.quantities import DAY_US, Duration, Period, PositiveDuration, Size, format_duration
+from spark_jobs.sources.quantities import (
+    DAY_US,
+    SECOND_US,
+    Duration,
+    Period,
+    PositiveDuration,
+    Size,
+    format_duration,
+)
 from spark_jobs.sources.section import Identifier, Section
 
 
@@ -58,6 +66,27 @@ class Late(Section):
         return self
 
 
+class Grace(Section):
+    """The time for which a window stays open behind the stream time, as in Kafka Streams.
+
+    The stream time at which a row arrives is the greatest time among the rows of its stream up to this row, in the
+    order of drops; within a drop in that of the source's `sequence`, if it has one. The row does not count in windows
+    that ended more than `period` before it. A duration alone is the period.
+    """
+
+    short_forms: ClassVar = ({"type": "string"},)
+
+    period_us: Duration = Field(alias="period")
+    """The grace period."""
+    stream: Annotated[tuple[str, ...], BeforeValidator(as_tuple, json_schema_input_type=str | tuple[str, ...])] = ()
+    """The columns whose rows share one stream time, such as the partition; if left out, all rows of the source do."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_a_bare_period(cls, value: Any) -> Any:
+        return {"period": value} if isinstance(value, str) else value
+
+
 class WindowBase(Section):
     """The fields that every kind of window has.
 
@@ -65,7 +94,6 @@ class WindowBase(Section):
     """
 
     refused_keys: ClassVar[dict[str, str]] = {
-        "grace": "`late` (a source file takes `late`, not `grace`)",
         "step": "`advance` (of kind hopping)",
         "target": "`target_batch_size` (of kind adaptive)",
     }
@@ -76,6 +104,8 @@ class WindowBase(Section):
     aggregates: dict[Identifier, AggregateCall] = Field(min_length=1)
     """The columns of the table, each with a call such as `count()` or `sum(amount)`."""
     late: Late = Late()
+    grace: Grace | None = None
+    """In place of `late`: rows count by stream time, as in Kafka Streams."""
     keep_us: PositiveDuration | None = Field(default=None, alias="keep")
     """The time after its end for which a window stays published; if left out, for ever. The first run that reaches that
     time removes it from the published table; its history stays."""
@@ -87,6 +117,22 @@ class SlidingWindow(WindowBase):
     kind: Literal["sliding"]
     size_us: PositiveDuration = Field(alias="size")
     """The length of a window."""
+    tick_us: PositiveDuration = Field(default=1, alias="tick")
+    """The granularity: rows count at whole ticks, and the window after a row starts a tick after it. Kafka's is 1 ms. A
+    whole number of ticks makes up a second, the size and the grace."""
+    clip_at_zero: bool = False
+    """True: as in Kafka, no window starts before 1970-01-01, earlier rows count nowhere, and rows within one size after
+    it share the window that starts there."""
+
+    @field_validator("tick_us")
+    @classmethod
+    def _check_tick(cls, tick_us: int, info: ValidationInfo) -> int:
+        grace = info.data.get("grace")
+        lengths = SECOND_US, info.data.get("size_us") or 0, 0 if grace is None else grace.period_us
+        if any(length_us % tick_us for length_us in lengths):
+            expected = "a tick of which a whole number makes up a second, the size and the grace"
+            raise refuse_in_words(expected, format_duration(tick_us))
+        return tick_us
 
 
 class SessionWindow(WindowBase):

@@ -1,6 +1,8 @@
 """Which windows there are, and which rows count in them: each kind against its twin."""
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,6 +74,17 @@ def test_sliding_windows_are_those_of_the_definition(rows: list[NaiveRow], size:
 def test_sliding_windows_of_early_rows_share_one_window(rows: list[NaiveRow], size: int) -> None:
     by_key, found = content(rows, sliding_spans, size=size, clip_at_zero=True)
     assert found == naive.sliding_windows(by_key, size=size, clip_at_zero=True)
+
+
+@settings(max_examples=tries(60), deadline=None)
+@given(rows_of(NEAR), st.sampled_from([1, 2, 5, 61]), st.sampled_from([2, 1000]), st.booleans())
+def test_right_windows_start_a_tick_after_their_row(rows: list[NaiveRow], size: int, tick: int, clip: bool) -> None:
+    times = [(abs(row.time) if clip else row.time) * tick for row in rows]
+    ends = [row.min_end if row.min_end == LEAST else row.min_end * tick for row in rows]
+    in_ticks = [replace(r, time=t, min_end=e) for r, t, e in zip(rows, times, ends, strict=True)]
+    shape: dict[str, Any] = {"size": size * tick, "clip_at_zero": clip, "tick": tick}
+    by_key, found = content(in_ticks, sliding_spans, **shape)
+    assert found == naive.sliding_windows(by_key, **shape)
 
 
 @settings(max_examples=tries(80), deadline=None)

@@ -127,7 +127,7 @@ def _sliding(spec: Spec, rows: Sequence[Row]) -> Content:
     size = spec.lengths["size"]
     times = {r: placed(spec, r) for r in rows}
     starts = {(r.key, at - size) for r, at in times.items() if counts(spec, at, r.lo)}
-    starts |= {(r.key, at + 1) for r, at in times.items() if counts(spec, at + size, r.lo)}
+    starts |= {(r.key, at + tick(spec)) for r, at in times.items() if counts(spec, at + size, r.lo)}
     content: Content = {}
     for key, start in starts:
         end = start + size
@@ -170,14 +170,19 @@ def _outputs(spec: Spec, held: Sequence[Row]) -> dict[str, Any]:
 def placed(spec: Spec, row: Row) -> int:
     """Where the row counts: at its own time, or at the start of its drop if it is late for every window it makes."""
     moves = spec.policy == "next_window" and not any(counts(spec, end, row.lo) for end in ends_made(spec, row))
-    return row.lo if moves else row.at
+    return row.lo if moves else row.at - row.at % tick(spec)
+
+
+def tick(spec: Spec) -> int:
+    """The granularity of the windows."""
+    return int(spec.lengths.get("tick", 1))
 
 
 def ends_made(spec: Spec, row: Row) -> list[int]:
     """The ends of the windows that the row makes, whatever other rows there are. A session counts as ending a gap after
     the row."""
     if spec.kind == "sliding":
-        return [row.at]
+        return [row.at - row.at % tick(spec)]
     if spec.kind == "session":
         return [row.at + spec.lengths["gap"]]
     if spec.kind == "adaptive":
@@ -260,10 +265,10 @@ def action(spec: Spec, row: Row) -> str | None:
     assert row.time is not None
     ends = sorted(ends_made(spec, row))
     if spec.kind == "sliding":
-        ends.append(row.time + spec.lengths["size"])
+        ends.append(ends[0] + spec.lengths["size"])
     if ends[0] > row.lo or (ends[0] == row.lo and not spec.half_open):
         return None
-    if placed(spec, row) != row.time:
+    if placed(spec, row) == row.lo:
         return "next_window"
     if not counts(spec, ends[-1], row.lo):
         return "discard"

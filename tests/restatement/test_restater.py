@@ -58,6 +58,7 @@ ADAPTIVE = {"target": 2, "min": HOUR, "max": 6 * HOUR, "reset": 12 * HOUR, "max_
 SHAPES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     # kind, what the oracle is told, what the source file says
     "sliding": ("sliding", {"size": 3 * HOUR}, {"size": "3 h"}),
+    "ticked": ("sliding", {"size": 3 * HOUR, "tick": 1000}, {"kind": "sliding", "size": "3 h", "tick": "1 ms"}),
     "session": ("session", {"gap": 4 * HOUR}, {"gap": "4 h"}),
     "tumbling": ("tumbling", {"size": 6 * HOUR, "offset": HOUR}, {"size": "6 h", "offset": "1 h"}),
     "fixed": ("tumbling", {"size": 5 * HOUR}, {"size": "5 h"}),

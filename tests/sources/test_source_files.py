@@ -109,7 +109,7 @@ def test_every_problem_of_a_file_is_told_at_once() -> None:
     document = shop()
     document["evry"] = "1 day"
     document["columns"]["amount"] = "integer"
-    document["windows"]["sales"] |= {"size": 60, "grace": "1 min", "key": "tell", "late": "drop"}
+    document["windows"]["sales"] |= {"size": 60, "grace": "1 parsec", "key": "tell", "late": "drop"}
     document["windows"]["sales"]["aggregates"]["n"] = "avg(till)"
     document["state"]["components"] |= {"Bad": 1, "half": 0.5, "of": "till"}
     document["entity"] = "tilt"
@@ -129,7 +129,7 @@ def test_every_problem_of_a_file_is_told_at_once() -> None:
     }
     assert "did you mean `every`?" in found["evry"][1]
     assert "did you mean `till`?" in found["entity"][1]
-    assert "`late`, not `grace`" in found["windows.sales.grace"][0]
+    assert "a duration with its unit" in found["windows.sales.grace"][0]
     assert found["windows.sales.size"][1] == "60"
 
 
@@ -201,6 +201,7 @@ def test_one_wrong_field_is_one_problem_at_its_path(path: str, value: Any, at: s
 
 HOPPING = {"kind": "hopping", "size": "1 h", "advance": "20 min"}
 ADAPTIVE = {"kind": "adaptive"}
+SLIDING = {"kind": "sliding", "size": "1 h"}
 HISTORY = ("era", "token", "time", "at", "known_to")
 
 
@@ -232,6 +233,12 @@ HISTORY = ("era", "token", "time", "at", "known_to")
         (ADAPTIVE | {"vector": "tell"}, "vector", "declared column"),
         (ADAPTIVE | {"size_bytes": "till"}, "size_bytes", "a column of type int"),
         (ADAPTIVE | {"memory": {"max_bytes": 0}}, "memory.max_bytes", "a size"),
+        (HOPPING | {"grace": "1 h", "late": "discard"}, "grace", "`grace` or `late`, not both"),
+        (HOPPING | {"grace": {"period": "1 h", "stream": "tell"}}, "grace.stream", "declared column"),
+        (SLIDING | {"tick": "7 ms"}, "tick", "a whole number makes up a second"),
+        (SLIDING | {"tick": "1 ms", "grace": "1 us"}, "tick", "a whole number makes up a second"),
+        (SLIDING | {"tick": "1 min"}, "tick", "a whole number makes up a second"),
+        (HOPPING | {"tick": "1 ms"}, "tick", "one of the keys"),
         (HOPPING | {"aggregates": {"stats": "avg(till)"}}, "aggregates.stats", "float or int for avg"),
         (HOPPING | {"aggregates": {"q": "approx_quantile(amount)"}}, "aggregates.q", "fraction from 0 to 1"),
         (HOPPING | {"aggregates": {"q": "approx_quantile(amount, 2)"}}, "aggregates.q", "fraction from 0 to 1"),

@@ -53,9 +53,9 @@ def _fill(rows: Sequence[NaiveRow], windows: set[Window]) -> Content:
     return {window: numbers for window, numbers in content.items() if numbers}
 
 
-def sliding_windows(rows: Sequence[NaiveRow], *, size: int, clip_at_zero: bool) -> Content:
+def sliding_windows(rows: Sequence[NaiveRow], *, size: int, clip_at_zero: bool, tick: int = 1) -> Content:
     """Every left window whose own row counts in it, and every right window that contains a row; both bounds are
-    inclusive."""
+    inclusive. Times are multiples of `tick`."""
     windows = set()
     for row in rows:
         start, end = row.time - size, row.time
@@ -63,8 +63,8 @@ def sliding_windows(rows: Sequence[NaiveRow], *, size: int, clip_at_zero: bool) 
             start, end = 0, size
         if row.min_end <= end:
             windows.add(Window(row.key, _saturate(start), end))
-        if row.min_end <= _saturate(row.time + size) and row.time < GREATEST:
-            windows.add(Window(row.key, row.time + 1, _saturate(row.time + 1 + size)))
+        if row.min_end <= _saturate(row.time + size) and row.time <= GREATEST - tick:
+            windows.add(Window(row.key, row.time + tick, _saturate(row.time + tick + size)))
     return _fill(rows, windows)
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         sum_,
         variance,
     )
+    from spark_jobs.engine.windows.arrivals import NO_TIME, stream_times
     from spark_jobs.engine.windows.decimals import DecimalOverflow
     from spark_jobs.engine.windows.kinds.adaptive import AdaptiveKind, Deltas, stats_type
     from spark_jobs.engine.windows.kinds.calendars import Calendar
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from spark_jobs.engine.windows.kinds.kind import WindowKind
     from spark_jobs.engine.windows.kinds.sessions import Sessions
     from spark_jobs.engine.windows.kinds.sliding import Sliding
-    from spark_jobs.engine.windows.kinds.ticks import SqlTicks
-    from spark_jobs.engine.windows.lateness import POLICIES, Policy, RowLateness, judge
+    from spark_jobs.engine.windows.kinds.ticks import SqlTicks, Ticks
+    from spark_jobs.engine.windows.lateness import POLICIES, Discard, Policy, RowLateness, judge
     from spark_jobs.engine.windows.memory import MemoryBudget, MemoryUse
     from spark_jobs.engine.windows.monoid import Aggregate, Monoid, WindowRows
     from spark_jobs.engine.windows.rows import SkippedRows
@@ -55,6 +56,7 @@ else:
 __all__ = [
     "LISTED_REASONS",
     "MOST_KEYS",
+    "NO_TIME",
     "POLICIES",
     "REASONS",
     "SLICES",
@@ -67,6 +69,7 @@ __all__ = [
     "DecimalOverflow",
     "Deltas",
     "DimensionMismatch",
+    "Discard",
     "Found",
     "Hopping",
     "HotKey",
@@ -86,6 +89,7 @@ __all__ = [
     "Sliding",
     "Spread",
     "SqlTicks",
+    "Ticks",
     "Trigger",
     "WindowInputs",
     "WindowKind",
@@ -110,6 +114,7 @@ __all__ = [
     "spread",
     "stats_type",
     "stddev",
+    "stream_times",
     "sum_",
     "variance",
     "vector_mean",

@@ -81,7 +81,7 @@ class RowLateness:
     Args:
         first, last: last instants of the first and last window that can contain the row.
         min_end: the least last instant of a window that the row counts in.
-        placed: the time by which the row is placed: its own, or `lo` if it moved on.
+        placed: the time at which the row counts: the tick of its own time, or `lo` if it moved on.
         late: True if the row is late for any window.
         discarded: True if the row counts in no window.
         moved: True if the row counts as a row at `lo`.
@@ -103,6 +103,7 @@ class RowLateness:
 
 def judge(times: Ints, lo: Ints, kind: WindowKind, policy: Policy) -> RowLateness:
     """The lateness of rows at `times`, landed by drops that start at `lo`."""
+    times = kind.in_ticks(times)
     first, last = kind.last_instants(times)
     least = policy.least_instants(lo, half_open=kind.half_open)
     min_end = np.full(lo.size, NEVER_LATE, np.int64) if least is None else least

@@ -46,6 +46,8 @@ class WindowKind(ABC):
     null_values: NullValues = "skip_value"
     drop_negative: bool = False
     half_open: bool = True
+    tick: int = 1
+    """The granularity of windows: rows count at whole ticks."""
     windows_a_row: int = 1
     """The greatest number of windows that a row may add."""
     identity: str = "window_start"
@@ -93,6 +95,10 @@ class WindowKind(ABC):
     @abstractmethod
     def last_instants(self, times: Ints) -> Bounds:
         """Per time, the last instants of the first and of the last window that can contain a row at that time."""
+
+    def in_ticks(self, times: Ints) -> Ints:
+        """The last whole tick up to each time."""
+        return times if self.tick == 1 else times - times % self.tick
 
     def made_until(self, times: Ints) -> Ints:
         """Per time, the last instant of the last window that a row there makes, whatever other rows there are."""

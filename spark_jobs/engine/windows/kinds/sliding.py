@@ -12,7 +12,8 @@ So n distinct times have at most 2n-1 windows. Size 10, rows at 103, 107, 112 an
     103 107 112 119      [93,103] [97,107] [102,112] [104,114] [108,118] [109,119] [113,123]
 
 `clip_at_zero` (Kafka's times start at 0): rows at t <= d share the window [0, d] as their left one; rows before 0 do
-not count. At the ends of int64 bounds saturate, and a right window whose start would pass the end does not exist.
+not count. With a `tick` of several units, times are whole ticks, and a right window starts a tick after its row. At the
+ends of int64 bounds saturate, and a right window whose start would pass the end does not exist.
 
 Lateness: row i counts in a window iff `end >= min_end[i]`. A left window exists iff a row at its end counts in it. A
 right window exists iff at least one row counts in it and a row a tick before its start is not late for all its windows
@@ -47,6 +48,7 @@ class Sliding(SpanKind):
     size: int
     clip_at_zero: bool
     null_values: NullValues = "skip_row"
+    tick: int = 1
     half_open = False
     windows_a_row = 2
 
@@ -58,11 +60,16 @@ class Sliding(SpanKind):
     @property
     def halo(self) -> tuple[int, int]:
         """The windows over the row start up to `size` before it; its right window starts a tick after it."""
-        return self.size, 1
+        return self.size, self.tick
+
+    @property
+    def span(self) -> int:
+        """To the end of the row's right window."""
+        return self.size + self.tick - 1
 
     def changed_by(self, start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
         """The tick before the start, as the window may be the right window of a row there, and the end."""
-        return start - 1, end
+        return start - self.tick, end
 
     def are_misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
         """True for bounds of another length than `size`."""
@@ -71,7 +78,12 @@ class Sliding(SpanKind):
     def last_instants(self, times: Ints) -> Bounds:
         """The ends of the row's left window, which ends first, and of the window that starts at the row, which ends
         last."""
-        return times, plus(times, self.size)
+        return np.maximum(times, self.size) if self.clip_at_zero else times, plus(times, self.size)
+
+    def within(self, times: Ints, least: int, greatest: int) -> npt.NDArray[np.bool_]:
+        """Per time, True if all windows that can contain a row there lie within the bounds, and the row can count."""
+        inside = super().within(times, least, greatest)
+        return inside & (times >= 0) if self.clip_at_zero else inside
 
     def made_until(self, times: Ints) -> Ints:
         """The end of the row's left window: other windows over the row exist only if other rows make them."""
@@ -80,7 +92,12 @@ class Sliding(SpanKind):
     def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> SpansFound:
         """See `sliding_spans`."""
         return sliding_spans(
-            offsets=offsets, times=times, size=self.size, clip_at_zero=self.clip_at_zero, min_end=min_end
+            offsets=offsets,
+            times=times,
+            size=self.size,
+            clip_at_zero=self.clip_at_zero,
+            min_end=min_end,
+            tick=self.tick,
         )
 
 
@@ -98,7 +115,7 @@ def _plus(time: int, distance: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _next_right(times: Ints, min_end: Ints, row: int, stop: int, size: int) -> tuple[int, int]:
+def _next_right(times: Ints, min_end: Ints, row: int, stop: int, size: int, tick: int) -> tuple[int, int]:
     """The next row from `row` on whose right window may exist, and the next row with a later time; (stop, stop): there
     is none."""
     while row < stop:
@@ -109,8 +126,10 @@ def _next_right(times: Ints, min_end: Ints, row: int, stop: int, size: int) -> t
         while following < stop and times[following] == times[row]:
             following += 1
         # unsigned: the distance of two int64 may pass int64
-        if following < stop and np.uint64(times[following]) - np.uint64(times[row]) - np.uint64(1) <= np.uint64(size):
-            return row, following
+        if following < stop:
+            distance = np.uint64(times[following]) - np.uint64(times[row])
+            if distance - np.uint64(tick) <= np.uint64(size):
+                return row, following
         row = following
     return stop, stop
 
@@ -124,7 +143,7 @@ def _next_left(times: Ints, min_end: Ints, row: int, stop: int, size: int, clip:
 
 
 @njit(cache=True, nogil=True)
-def _candidates(offsets: Ints, times: Ints, min_end: Ints, size: int, clip: bool) -> tuple[Ints, Ints, Ints]:
+def _candidates(offsets: Ints, times: Ints, min_end: Ints, size: int, clip: bool, tick: int) -> tuple[Ints, Ints, Ints]:
     """The key, start and end of the windows that may exist: a right window may turn out to have no row."""
     group, start = np.empty(2 * times.size, np.int64), np.empty(2 * times.size, np.int64)
     end = np.empty(2 * times.size, np.int64)
@@ -132,15 +151,15 @@ def _candidates(offsets: Ints, times: Ints, min_end: Ints, size: int, clip: bool
     for key in range(offsets.size - 1):
         stop = offsets[key + 1]
         left = _next_left(times, min_end, offsets[key], stop, size, clip)
-        right, following = _next_right(times, min_end, offsets[key], stop, size)
+        right, following = _next_right(times, min_end, offsets[key], stop, size, tick)
         while left < stop or right < stop:
             opens, closes = _GREATEST, _GREATEST
             if left < stop:
                 opens, closes = _left_bounds(times[left], size, clip)
-            if right < stop and times[right] + 1 <= opens:
-                if left >= stop or times[right] + 1 < opens:
-                    opens, closes = times[right] + 1, _plus(times[right] + 1, size)
-                right, following = _next_right(times, min_end, following, stop, size)
+            if right < stop and times[right] + tick <= opens:
+                if left >= stop or times[right] + tick < opens:
+                    opens, closes = times[right] + tick, _plus(times[right] + tick, size)
+                right, following = _next_right(times, min_end, following, stop, size, tick)
             while left < stop and _left_bounds(times[left], size, clip) == (opens, closes):
                 left = _next_left(times, min_end, left + 1, stop, size, clip)
             group[n], start[n], end[n] = key, opens, closes
@@ -187,7 +206,7 @@ def closed_spans(offsets: Ints, times: Ints, min_end: Ints, group: Ints, start: 
 
 
 def sliding_spans(
-    *, offsets: Ints, times: Ints, size: int, clip_at_zero: bool, min_end: Ints | None
+    *, offsets: Ints, times: Ints, size: int, clip_at_zero: bool, min_end: Ints | None, tick: int = 1
 ) -> tuple[WindowSpans, Spans, npt.NDArray[np.bool_]]:
     """All sliding windows of many keys, and the windows that each row counts in.
 
@@ -196,11 +215,12 @@ def sliding_spans(
         times: in ticks, ascending within a key; none below 0 if `clip_at_zero`.
         size: greatest distance between two rows of one window, 0 .. 2**63-1 ticks.
         min_end: per row, the least end of a window that it counts in; None: no row is late.
+        tick: times are multiples of it; 1 .. size, or 1.
 
     Returns:
         Windows ordered by (key, start), the spans of the rows that count in a window, and flags of those rows.
     """
     least = np.empty(0, np.int64) if min_end is None or not np.any(min_end > times) else min_end
-    windows = WindowSpans(*_candidates(offsets, times, least, size, clip_at_zero))
+    windows = WindowSpans(*_candidates(offsets, times, least, size, clip_at_zero, tick))
     first, past = closed_spans(offsets, times, least, windows.group, windows.start, windows.end)
     return settle(windows, first, past)
