@@ -24,7 +24,7 @@ from spark_jobs.storage.delta.places import LakeFolder
 from spark_jobs.storage.descriptions.people_tables import PINS
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import DATABASES, QUARANTINE
-from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.storage.lakes.lake import Lake, TableReader
 from spark_jobs.storage.names.shown_marts import shown_marts, staging_table
 from spark_jobs.threads import THREADS, map_requests
 
@@ -42,7 +42,7 @@ class LandedFiles:
     unsearched: Sequence[str]
 
 
-def landed_files(settings: Settings, lake: Lake, source: Source, value: str, counted: set[str]) -> LandedFiles:
+def landed_files(settings: Settings, lake: TableReader, source: Source, value: str, counted: set[str]) -> LandedFiles:
     """The landed files that their owner has to rewrite.
 
     These are the files in `counted`, which had rows of the value, and files that have it as a word of text or in a
@@ -93,7 +93,7 @@ def counted_out(lake: Lake, source: Source, erasure: str) -> set[str]:
     return set(rows["file"].to_pylist())
 
 
-def left_in_tables(settings: Settings, lake: Lake, source: Source, value: str) -> Iterator[str]:
+def left_in_tables(settings: Settings, lake: TableReader, source: Source, value: str) -> Iterator[str]:
     """The files that still have the value, in the source's tables and in tables that people have made.
 
     Files of logs are included. Each line has the file and what to do about it.

@@ -38,8 +38,6 @@ from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.landing.merging import merge_due
 from spark_jobs.landing.survey import Survey
 from spark_jobs.model import STAGES, TICKS_PER_SECOND, Report, pluralize
-from spark_jobs.restatement.stream_times import with_cutoffs
-from spark_jobs.restatement.touched import Scope
 from spark_jobs.trace.frontiers import published_frontiers
 from spark_jobs.trace.maintenance import maintain
 
@@ -80,15 +78,14 @@ def seal(stage: RunStage) -> Report:
 
 def window(stage: RunStage) -> Report:
     """Write the corrections of silver and judge them; nothing is visible before `publish`."""
-    scope = with_cutoffs(stage.lake, stage.scope, definitions(stage.source))
-    windows = _window(stage, scope)
+    windows = _window(stage)
     if stage.request.promotes is not None and windows.is_promoted:
         keep_promoted_overflows(stage.lease, stage.request.promotes.verdicts)
     if not windows.is_due:
         return windows.report
     stage.report_step(CHECKS)
     outcome = windows.ranges, windows.accounts, windows.overflows
-    judgement = judge_windows(stage.judged, stage.lake, scope, definitions(stage.source), *outcome)
+    judgement = judge_windows(stage.judged, stage.lake, windows.scope, definitions(stage.source), *outcome)
     return windows.report | judgement.report
 
 
@@ -156,9 +153,9 @@ def _seal(stage: Stage) -> Sealed:
     return advance_trace(stage.lake, stage.scope, stage.fence, stage.run_id, drops)
 
 
-def _window(stage: Stage, scope: Scope) -> RestatedWindows:
+def _window(stage: Stage) -> RestatedWindows:
     promotes = stage.request.promotes
-    return restate_windows(stage.lake, scope, definitions(stage.source), stage.fence.token, promotes=promotes)
+    return restate_windows(stage.lake, stage.scope, definitions(stage.source), stage.fence.token, promotes=promotes)
 
 
 def _compact(stage: Stage) -> RestatedStates:

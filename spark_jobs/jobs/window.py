@@ -11,6 +11,7 @@ from spark_jobs.engine.windows import Account
 from spark_jobs.restatement.late import judged_rows, other_late_files
 from spark_jobs.restatement.overflows import Overflows
 from spark_jobs.restatement.reach import touched_ranges
+from spark_jobs.restatement.stream_times import with_cutoffs
 from spark_jobs.restatement.touched import Range, Scope
 from spark_jobs.restatement.windows import corrections
 from spark_jobs.storage.descriptions.tables import LATE
@@ -23,6 +24,7 @@ class RestatedWindows:
     """The outcome of restating windows. Mappings by definition have the definition's name as their key.
 
     Attributes:
+        scope: the scope of the run, with the cutoffs of definitions that have a grace.
         ranges: the touched ranges of event time, by definition.
         accounts: the accounts of the touched rows, by definition.
         overflows: the results that do not fit into their types, by definition.
@@ -31,6 +33,7 @@ class RestatedWindows:
     """
 
     report: dict[str, Any]
+    scope: Scope
     is_due: bool = False
     is_promoted: bool = False
     ranges: Mapping[str, list[Range]] = field(default_factory=dict)
@@ -46,10 +49,11 @@ def restate_windows(
     `promotes`: the rows that an environment has computed of a changed definition; they are written in place of others.
     """
     report: dict[str, Any] = {"definitions": [d.name for d in definitions]}
+    scope = with_cutoffs(lake, scope, definitions)
     if promotes is not None and scope.everything:
-        return _promote(lake, definitions, token, promotes, report)
+        return _promote(lake, scope, definitions, token, promotes, report)
     if scope.nothing_to_do() or not (definitions or scope.everything or scope.has_horizon):
-        return RestatedWindows(report)
+        return RestatedWindows(report, scope)
     ranges = touched_ranges(lake, scope, definitions)
     report["touched_ranges"] = {name: len(ranges_of_window) for name, ranges_of_window in ranges.items()}
     corrected = corrections(lake, scope, definitions, ranges, token)
@@ -72,15 +76,15 @@ def restate_windows(
     report["memory"] = {name: of.memory for name, of in corrected.items()}
     is_due = bool(accounts) or others is not None or any(ranges.values())
     overflows = {name: of.overflows for name, of in corrected.items()}
-    return RestatedWindows(report, is_due, ranges=ranges, accounts=accounts, overflows=overflows)
+    return RestatedWindows(report, scope, is_due, ranges=ranges, accounts=accounts, overflows=overflows)
 
 
 def _promote(
-    lake: Lake, definitions: Sequence[Definition], token: int, kept: KeptRows, report: dict[str, Any]
+    lake: Lake, scope: Scope, definitions: Sequence[Definition], token: int, kept: KeptRows, report: dict[str, Any]
 ) -> RestatedWindows:
     """Write the rows that an environment's build computed."""
     for table in [*(definition.table() for definition in definitions), LATE]:
         kept.append(lake, table, token)
     report.update(accounts=dict(kept.accounts), promoted=True)
     accounts = {name: Account(**numbers) for name, numbers in kept.accounts.items()}
-    return RestatedWindows(report, is_due=True, is_promoted=True, accounts=accounts)
+    return RestatedWindows(report, scope, is_due=True, is_promoted=True, accounts=accounts)

@@ -24,7 +24,7 @@ from spark_jobs.storage.descriptions.people_tables import DISMISSALS, ERASURES
 from spark_jobs.storage.descriptions.quality_tables import QUALITY
 from spark_jobs.storage.descriptions.schema import IDENTITY, Table
 from spark_jobs.storage.descriptions.tables import DUPLICATES, FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE
-from spark_jobs.storage.lakes.lake import FrameLake, Lake
+from spark_jobs.storage.lakes.lake import FrameLake, Lake, TableReader
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.storage.names.shown_marts import shown_marts
 from spark_jobs.upkeep.pins import pins
@@ -137,7 +137,7 @@ def _remove_source(lake: SparkLake, table: Table, source: str) -> None:
     lake.folder.remove(f"{lake.folder.path(table)}/source={quote(source)}")
 
 
-def histories(lake: Lake, source: str) -> list[Table]:
+def histories(lake: TableReader, source: str) -> list[Table]:
     """The histories of the windows that a source has or had, by the source that each table notes."""
     tables = [Table("silver", name, "", ()) for name in _folders(lake, "silver") if name.endswith(_HISTORY)]
     stored = [table for table in tables if lake.folder.is_stored(table.database, table.table)]
@@ -146,12 +146,12 @@ def histories(lake: Lake, source: str) -> list[Table]:
     ]
 
 
-def sources_in_lake(lake: Lake) -> list[str]:
+def sources_in_lake(lake: TableReader) -> list[str]:
     """The names of the sources that have a table of chunks."""
     return [name.removesuffix(_CHUNKS) for name in _folders(lake, "bronze") if name.endswith(_CHUNKS)]
 
 
-def _folders(lake: Lake, database: str) -> list[str]:
+def _folders(lake: TableReader, database: str) -> list[str]:
     from pyarrow.fs import FileSelector, FileType
 
     listed = lake.folder.files().get_file_info(FileSelector(f"{database}.db", allow_not_found=True))

@@ -266,7 +266,7 @@ def _within(definition: Definition, changes: Sequence[Row]) -> pc.Expression:
     low, high = _changed_by(definition, changes)
     # rows that count in a window are within its bounds, which may be wider
     low = min(low, *(micros(change["window_start"]) for change in changes))
-    low, high = definition.times_place(low, max(high, *(micros(change["window_end"]) for change in changes)))
+    low, high = definition.times_at_places(low, max(high, *(micros(change["window_end"]) for change in changes)))
     time = pc.field(f"t_{definition.time}")
     within = (time >= pa.scalar(low, INSTANT)) & (time <= pa.scalar(high, INSTANT))
     if definition.moves_late_rows:

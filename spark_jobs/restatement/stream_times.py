@@ -81,7 +81,7 @@ def find_cutoffs(definition: Definition, read: Read, since: tuple[int, int]) -> 
             late[place].append(listed.filter(pa.array(cutoff > NO_TIME)))
         stay = rows["before"].to_numpy() & rows["now"].to_numpy()
         changed |= bool((stay & (cutoffs[0] != cutoffs[1])).any())
-    return Cutoffs(*(_late_rows(tables) for tables in late), changed)
+    return Cutoffs(_late_rows(late[0]), _late_rows(late[1]), changed)
 
 
 def _late_rows(tables: list[pa.Table]) -> CutoffsOfRows:
