@@ -309,13 +309,15 @@ class StageOperator(BaseOperator):
 
 class MaintenanceOperator(BaseOperator):
     """Does every step of the maintenance of a source, or, of None, of the installation; ending the task ends its Spark
-    work. Returns the steps. Fails once all are done if one did, and is retried only where the lake server was away."""
+    work. Returns the steps. Fails once all are done if one did, and is retried only where the lake server was away.
+    `only`: the one step of the source to do; None: all."""
 
     ui_color = "#dcfce7"
 
-    def __init__(self, *, source: str | None, **arguments: Any) -> None:
+    def __init__(self, *, source: str | None, only: str | None = None, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.source = source
+        self.only = only
 
     def execute(self, context: Any) -> list[dict[str, Any]]:
         """Called by Airflow in the task's own process."""
@@ -324,7 +326,7 @@ class MaintenanceOperator(BaseOperator):
 
         session_name = f"maintain:{self.source}:{context['run_id']}"
         with log_failures(self.log), StepLines("maintain", partial(self.log.info, "%s")) as report_step:
-            steps = maintain(load_settings(), self.source, session_name, clean, report_step)
+            steps = maintain(load_settings(), self.source, session_name, clean, report_step, self.only)
         self.log.info("maintenance of %s\n%s", self.source or "the installation", as_text(steps))
         failed = [step for step in steps if step.failed]
         if failed:

@@ -3,6 +3,8 @@ the policy of compaction, and the columns that are read."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,6 +62,12 @@ def policy_of(source: Source) -> CompactionPolicy:
     return CompactionPolicy(
         strategies[rules.strategy], rules.delta_threshold, rules.age_threshold_us, rules.max_chain_length
     )
+
+
+def policy_of_runs(source: Source) -> CompactionPolicy:
+    """The policy by which a run compacts chains: `policy_of`, or what it must do of it if the source file leaves the
+    rest to `background`."""
+    return replace(policy_of(source), deferred=source.compaction is not None and source.compaction.background)
 
 
 def chain_columns(source: Source) -> list[str]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from spark_jobs.definitions.meaning import weighs_traffic
 from spark_jobs.engine.deltas import Traffic
-from spark_jobs.restatement.chains import chain_corrections, close_chains_left_behind, writes_by_class
+from spark_jobs.engine.restatement import CLOSING
+from spark_jobs.restatement.chains import chain_corrections, close_chains, close_chains_left_behind, writes_by_class
 from spark_jobs.restatement.states import state_corrections
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
@@ -43,8 +44,12 @@ def restate_states(
     if promotes is not None and scope.everything:
         if not of_states.everything:
             return RestatedStates(is_due=False)
-        for table in (STATE, CHAINS):
-            promotes.append(lake, table, token)
+        promotes.append(lake, STATE, token)
+        if CHAINS.qualified in promotes.files:
+            promotes.append(lake, CHAINS, token, without={"era": CLOSING})
+            # chains may have been compacted since the environment closed those that it replaces
+            if closed := close_chains(lake, of_states, token):
+                lake.append_files(CHAINS, closed)
         return RestatedStates(is_due=True)
     if source.keeps_chains:
         return _restate_chains(lake, source, of_states, token, home)
@@ -54,6 +59,16 @@ def restate_states(
 def state_scope(scope: Scope) -> Scope:
     """The scope of the states, which follow from two parts of the definition alone."""
     return scope.of_parts("state", CHAINS_PART)
+
+
+def traffic_of(lake: Lake, source: Source, scope: Scope, home: Path) -> Traffic | None:
+    """The reads and writes of the published states; None if the source's strategy of compaction weighs none."""
+    if not weighs_traffic(source):
+        return None
+    # counted over all time, not since the last run: the size of one run must not decide
+    reads = reads_of(home, source.name)
+    entities, deltas = writes_by_class(lake, scope)
+    return Traffic(reads.of_all, reads.by_class, entities, deltas)
 
 
 def _restate_sums(lake: Lake, scope: Scope, token: int) -> bool:
@@ -70,13 +85,7 @@ def _restate_sums(lake: Lake, scope: Scope, token: int) -> bool:
 
 
 def _restate_chains(lake: Lake, source: Source, scope: Scope, token: int, home: Path) -> RestatedStates:
-    traffic = None
-    if weighs_traffic(source):
-        # counted over all time, not since the last run: the size of one run must not decide
-        reads = reads_of(home, source.name)
-        entities, deltas = writes_by_class(lake, scope)
-        traffic = Traffic(reads.of_all, reads.by_class, entities, deltas)
-    corrected = chain_corrections(lake, scope, token, traffic=traffic)
+    corrected = chain_corrections(lake, scope, token, traffic=traffic_of(lake, source, scope, home))
     if corrected is None:
         return RestatedStates(is_due=False)
     for table, files in ((STATE, corrected.states), (CHAINS, corrected.segments)):

@@ -1,5 +1,5 @@
 """The published segments and states that a run of chains works on: those of the entities that its rows touch, from
-each entity's earliest row on, and those that age and retention ask for."""
+each entity's earliest row on, and those that age and retention ask for, touched by a row or not."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from spark_jobs.storage.delta.data_files import StoredRows
 
 NEEDED_COLUMNS = ("entity", "end_time", "settled_end", "ages_from")
 """The columns of a segment that decide if it is needed."""
+
+NOTHING = pc.scalar(False)
+"""The condition that no row meets."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +68,13 @@ class Needs:
     """The conditions by which a run chooses the published segments and states that it reads.
 
     Args:
-        touched: the entities of its rows.
+        touched: the entities of its rows; None if it has no rows.
         frontiers: since and horizon, as retention has moved them.
         whole: True if all segments of a touched entity are needed: a parent may be anywhere before its child.
         oldest: the bound of `ages_from`, see `oldest_age`; None if age compacts nothing.
     """
 
-    touched: Touched
+    touched: Touched | None
     frontiers: Frontiers
     whole: bool
     oldest: int | None
@@ -79,8 +82,8 @@ class Needs:
     def segments_where(self) -> pc.Expression:
         """The condition that a segment, live or closing, may be needed; its columns have statistics."""
         end = pc.field("end_time")
-        needed = self.touched.in_range()
-        if not self.whole:
+        needed = self.states_where()
+        if self.touched is not None and not self.whole:
             needed = needed & (end.is_null() | (end >= int(self.touched.least.min())))
         if self._retains:
             settled = pc.field("settled_end").is_null() | (pc.field("settled_end") <= self.frontiers.since)
@@ -89,9 +92,11 @@ class Needs:
 
     def segments(self, table: pa.Table) -> Flags:
         """True for each segment (`NEEDED_COLUMNS`) that is needed."""
-        touched, least = self.touched.least_of(table["entity"])
         end = numbers(table["end_time"], null=STILL_KNOWN)
-        needed = touched if self.whole else touched & (end >= least)
+        needed = np.zeros(table.num_rows, np.bool_)
+        if self.touched is not None:
+            touched, least = self.touched.least_of(table["entity"])
+            needed = touched if self.whole else touched & (end >= least)
         if self._retains:
             settled = numbers(table["settled_end"], null=ALWAYS) <= self.frontiers.since
             needed = needed | ((end < self.frontiers.horizon) & settled)
@@ -99,8 +104,14 @@ class Needs:
             return needed
         return needed | (numbers(table["ages_from"], null=STILL_KNOWN) < self.oldest)
 
+    def states_where(self) -> pc.Expression:
+        """The condition that a state may be needed; its column has statistics."""
+        return NOTHING if self.touched is None else self.touched.in_range()
+
     def states(self, table: pa.Table) -> Flags:
         """True for each state (`entity`) that is needed."""
+        if self.touched is None:
+            return np.zeros(table.num_rows, np.bool_)
         return self.touched.least_of(table["entity"])[0]
 
     @property

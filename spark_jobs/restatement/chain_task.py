@@ -49,6 +49,7 @@ class ChainTask:
         known_us: updates that were visible before count as visible from then on.
         row_schema: the columns of `chain_inputs`.
         states, segments: the tables to which corrections are written.
+        written_from_us: the `known_from` of the rows that are written; None: that of the worker.
     """
 
     worker: ChainWorker
@@ -58,6 +59,7 @@ class ChainTask:
     states: Destination
     segments: Destination
     token: int
+    written_from_us: int | None = None
 
     def __call__(self, _: int, blocks: Labelled) -> bytes:
         """The written files of states and segments, and the counts of the work done, as JSON."""
@@ -90,8 +92,15 @@ class ChainTask:
         place = pc.coalesce(table["event_time"], table["start_time"], pa.scalar(NO_DELTA, pa.int64()))
         return table.append_column(BUCKET, pa.array(buckets)).append_column(PLACE, place)
 
+    def _set_written_time(self, table: pa.Table) -> pa.Table:
+        if self.written_from_us is None:
+            return table
+        place, times = table.schema.get_field_index("known_from"), table["known_from"]
+        is_own = pc.equal(times, self.worker.known_from_us)
+        return table.set_column(place, "known_from", pc.if_else(is_own, pa.scalar(self.written_from_us), times))
+
     def _write(self, table: pa.Table, written: dict[str, list[dict[str, Any]]], counts: Counter[str]) -> None:
-        table = stamp(table, self.source, self.token)
+        table = stamp(self._set_written_time(table), self.source, self.token)
         states, segments = (table.filter(pc.equal(table["part"], part)) for part in (STATE_PART, SEGMENT_PART))
         written[STATE_PART] += as_plain(self.states.write([states.sort_by("entity")]))
         # update, since += drops counts that are not positive

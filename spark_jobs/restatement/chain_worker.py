@@ -66,7 +66,8 @@ class ChainWorker:
     """The function of `mapInArrow`.
 
     `everything`: the definition changed, so all rows touch and all published rows are closed. `schema` is the output's.
-    `traffic`: the reads and writes that the strategy adaptive weighs; None: nobody reads.
+    `traffic`: the reads and writes that the strategy adaptive weighs; None: nobody reads. `oldest`: the bound of
+    `ages_from` in microseconds, below which a segment is due though no row touches it; None: no segment is.
     """
 
     meaning: Meaning
@@ -77,6 +78,7 @@ class ChainWorker:
     everything: bool
     schema: pa.Schema
     traffic: Traffic | None = None
+    oldest: int | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the corrections of states and segments, group by group, and last a row with the counts, if any."""
@@ -136,11 +138,10 @@ class ChainWorker:
         return replace(self.policy, strategy=replace(strategy, reads=reads, writes=writes))
 
     def _due(self, segments: pa.Table) -> pa.Table:
-        """The segments that are due to be compacted by age, touched by a row or not."""
-        oldest = oldest_age(self.policy, self.as_of_us)
-        if oldest is None:
+        """The segments that are due to be compacted, touched by a row or not."""
+        if self.oldest is None:
             return segments.slice(0, 0)
-        return segments.filter(pc.fill_null(pc.less(segments["ages_from"], oldest), fill_value=False))
+        return segments.filter(pc.fill_null(pc.less(segments["ages_from"], self.oldest), fill_value=False))
 
     def _split(
         self, segments: pa.Table, rows: pa.Table, entities: pa.Array, earlier: pa.Array
@@ -300,8 +301,9 @@ def _count_folded(segments: pa.Table) -> int:
 
 
 def oldest_age(policy: CompactionPolicy, as_of_us: int) -> int | None:
-    """The bound, in microseconds, below which `ages_from` makes a segment due by age; None if age compacts nothing."""
-    return None if policy.age_threshold is None else as_of_us - policy.age_threshold
+    """The bound, in microseconds, below which `ages_from` makes a segment due by age; None if age compacts nothing, or
+    only in a later pass."""
+    return None if policy.deferred or policy.age_threshold is None else as_of_us - policy.age_threshold
 
 
 def _codes(table: pa.Table, entities: pa.Array) -> Ints:

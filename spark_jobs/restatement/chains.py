@@ -2,9 +2,9 @@
 
 A run brings together the touching rows, and the published state and segments of each entity that they touch. Segments
 are read from the one on that the entity's earliest row falls into. Of other entities, a segment is read if it is due to
-be compacted by age. Segments that both frontiers have passed are closed by the next run that changes anything.
-Corrections of states and of segments are made in one pass. A small run is worked on in this process, without a Spark
-job.
+be compacted by age. Segments that both frontiers have passed are closed by the next run. A run without rows does both,
+too. Corrections of states and of segments are made in one pass. A small run is worked on in this process, without a
+Spark job.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,15 +21,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.definitions.meaning import chain_columns, chain_inputs, meaning_of, policy_of
+from spark_jobs.definitions.meaning import chain_columns, chain_inputs, meaning_of, policy_of, policy_of_runs
 from spark_jobs.engine.columns import Flags, are, numbers
 from spark_jobs.engine.deltas import (
     ALWAYS,
+    AT_ONCE,
     NO_DELTA,
     UNMOVED,
+    CompactionPolicy,
     Frontiers,
     Meaning,
     Segments,
+    TimeBoundary,
     Traffic,
     entity_class,
     unpack,
@@ -38,7 +41,7 @@ from spark_jobs.engine.restatement import CLOSING, LIVE, key_codes, without_clos
 from spark_jobs.engine.spark.checkpoints import NEEDED, ChainFrame, columns_needed
 from spark_jobs.exchange import Block, Labelled, exchange, is_for_here, tasks_for
 from spark_jobs.restatement.by_entity import dealt, stamp
-from spark_jobs.restatement.chain_needs import Needs, touched_entities
+from spark_jobs.restatement.chain_needs import NEEDED_COLUMNS, Needs, touched_entities
 from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART, STATE_PART
 from spark_jobs.restatement.chain_task import COMPACTED, ChainTask, segment_columns
 from spark_jobs.restatement.chain_worker import TYPED, ChainWorker, cast_segments, oldest_age
@@ -51,7 +54,7 @@ from spark_jobs.storage.delta.chain_files import DeltaFiles, delta_files
 from spark_jobs.storage.delta.data_files import StoredRows
 from spark_jobs.storage.delta.written_files import Destination, WrittenFile, as_plain
 from spark_jobs.storage.descriptions.chain_tables import CHAINS, CHAINS_PART, SEGMENT
-from spark_jobs.storage.descriptions.tables import STATE
+from spark_jobs.storage.descriptions.tables import STATE, updates
 from spark_jobs.storage.lakes.lake import FrameLake, Lake, with_frames
 from spark_jobs.trace.frontiers import SourceFrontiers
 
@@ -90,39 +93,73 @@ class ChainCorrections:
 def chain_corrections(
     lake: Lake, scope: Scope, token: int, *, traffic: Traffic | None = None
 ) -> ChainCorrections | None:
-    """The corrections of a source that keeps chains; None if no row touches it. `traffic`: the reads and writes that
-    the strategy adaptive weighs."""
+    """The corrections of a source that keeps chains; None if no row touches it, no chain is of age, and retention has
+    passed none. `traffic`: the reads and writes that the strategy adaptive weighs."""
     source, publication = scope.source, scope.publication
-    meaning, policy, frontiers = meaning_of(source), policy_of(source), retention_of(scope.frontiers)
-    rows, known_us, needs = scope.touching_rows(lake, chain_columns(source)), 0, None
+    policy, rows, needs, known_us = policy_of_runs(source), scope.touching_rows(lake, chain_columns(source)), None, 0
+    oldest = oldest_age(policy, scope.frontiers.reached_us)
     if not scope.everything:
         known_us = publication.published_us
         touched = touched_entities(rows.with_columns(["entity", "event_time"]))
-        if touched is None:
-            return None
-        oldest = oldest_age(policy, scope.frontiers.reached_us)
-        needs = Needs(touched, frontiers, meaning.with_parents, oldest)
+        needs = Needs(touched, _frontiers_for(policy, scope), meaning_of(source).with_parents, oldest)
     worker = ChainWorker(
-        meaning, policy, frontiers, scope.known_from_us, scope.frontiers.reached_us, scope.everything, chain_schema(),
-        traffic,
+        meaning_of(source), policy, retention_of(scope.frontiers), scope.known_from_us, scope.frontiers.reached_us,
+        scope.everything, chain_schema(), traffic, oldest,
     )  # fmt: skip
-    task = ChainTask(
-        worker,
-        source,
-        known_us,
-        chain_inputs(rows.none(), source, known_us).schema,
-        lake.destination(STATE),
-        lake.destination(CHAINS),
-        token,
-    )
-    of_source = {"source": [source.name]}
-    columns = segment_columns(worker.schema)
-    segments = published_files(lake, CHAINS, publication, columns, needs and needs.segments_where(), of_source)
-    states = prior_states(lake, scope, needs and needs.touched.in_range())
+    return _corrections(lake, scope, rows, needs, _task(lake, source, worker, known_us, token))
+
+
+def due_corrections(lake: Lake, scope: Scope, token: int, *, traffic: Traffic | None = None) -> ChainCorrections | None:
+    """The corrections that compact the published chains that are due, without rows; None if there are none.
+
+    `scope`: that of a run that has nothing to publish. The rows that close segments have the time of the publication,
+    the others one tick less, as if the publication had written them.
+    """
+    source, publication = scope.source, scope.publication
+    meaning, policy, retention = meaning_of(source), policy_of(source), retention_of(scope.frontiers)
+    by_age = oldest_age(policy, publication.reached_us)
+    oldest = AT_ONCE + 1 if by_age is None else by_age
+    worker = ChainWorker(
+        meaning, policy, retention, publication.published_us, publication.reached_us, False, chain_schema(),
+        traffic, oldest,
+    )  # fmt: skip
+    task = replace(_task(lake, source, worker, 0, token), written_from_us=publication.published_us - 1)
+    rows = lake.stored(updates(source), chain_columns(source)).without_rows()
+    needs = Needs(None, _frontiers_for(policy, scope), meaning.with_parents, oldest)
+    return _corrections(lake, scope, rows, needs, task)
+
+
+def _frontiers_for(policy: CompactionPolicy, scope: Scope) -> Frontiers:
+    """The frontiers behind which segments are closed; unmoved for TimeBoundary, which keeps all its checkpoints."""
+    return UNMOVED if isinstance(policy.strategy, TimeBoundary) else retention_of(scope.frontiers)
+
+
+def _task(lake: Lake, source: Source, worker: ChainWorker, known_us: int, token: int) -> ChainTask:
+    no_rows = lake.stored(updates(source), chain_columns(source)).none()
+    schema = chain_inputs(no_rows, source, known_us).schema
+    return ChainTask(worker, source, known_us, schema, lake.destination(STATE), lake.destination(CHAINS), token)
+
+
+def _corrections(
+    lake: Lake, scope: Scope, rows: StoredRows, needs: Needs | None, task: ChainTask
+) -> ChainCorrections | None:
+    """The corrections that the task makes of the rows and of the published states and segments that `needs` chooses;
+    None if there are neither rows nor such segments. Without `needs`, all of them are taken in."""
+    of_source = {"source": [scope.source.name]}
+    columns = segment_columns(task.worker.schema)
+    segments = published_files(lake, CHAINS, scope.publication, columns, needs and needs.segments_where(), of_source)
+    if needs is not None and needs.touched is None and not _any_needed(segments, needs):
+        return None
+    states = prior_states(lake, scope, needs and needs.states_where())
     corrections = ChainCorrections()
     for answer in _exchange(lake, {ROW: rows, STATE_PART: states, SEGMENT_PART: segments}, needs, task):
         corrections.take(answer)
     return corrections
+
+
+def _any_needed(segments: StoredRows, needs: Needs) -> bool:
+    """True if a run needs one of these segments; looks only at the columns that decide it."""
+    return any(needs.segments(table).any() for table in segments.with_columns(NEEDED_COLUMNS).tables())
 
 
 def _exchange(lake: Lake, read: dict[str, StoredRows], needs: Needs | None, task: ChainTask) -> list[bytes]:
@@ -257,6 +294,11 @@ def close_chains_left_behind(lake: Lake, scope: Scope, token: int) -> list[Writt
     There are none if the source still keeps them, or if its last publication kept none."""
     if scope.source.keeps_chains or CHAINS_PART not in json.loads(scope.publication.definition or "{}"):
         return []
+    return close_chains(lake, scope, token)
+
+
+def close_chains(lake: Lake, scope: Scope, token: int) -> list[WrittenFile]:
+    """Write the rows that close all published segments of a source; returns their files."""
     of_source = {"source": [scope.source.name]}
     columns = [*SEGMENT[1:], *_OF_CLOSED, "known_from", "era"]
     segments = published_files(lake, CHAINS, scope.publication, columns, None, of_source)

@@ -19,7 +19,7 @@ from spark_jobs.definitions.meaning import chain_columns, chain_inputs, meaning_
 from spark_jobs.engine.deltas import UNMOVED, Frontiers
 from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART, STATE_PART
 from spark_jobs.restatement.chain_task import ChainTask
-from spark_jobs.restatement.chain_worker import ChainWorker
+from spark_jobs.restatement.chain_worker import ChainWorker, oldest_age
 from spark_jobs.restatement.chains import chain_schema
 from spark_jobs.restatement.replayed import Moment, PublicationStep, taken_in
 from spark_jobs.restatement.states import PRIOR, ROWS, StateFolder
@@ -112,9 +112,11 @@ def _restate_chains(
     token: int,
 ) -> None:
     now, known_us = step.now, step.before.published_us
+    policy = policy_of(source)
     worker = ChainWorker(
-        meaning_of(source), policy_of(source), frontiers, now.known_from_us, now.reached_us, False, chain_schema()
-    )
+        meaning_of(source), policy, frontiers, now.known_from_us, now.reached_us, False, chain_schema(),
+        oldest=oldest_age(policy, now.reached_us),
+    )  # fmt: skip
     schema = chain_inputs(updates.slice(0, 0), source, known_us).schema
     task = ChainTask(worker, source, known_us, schema, states, segments, token)
     rows = updates.filter(pa.array(step.touching))

@@ -169,12 +169,14 @@ def _state_of_rows(settings: Settings, source: str, run_id: str) -> str:
 
 
 class MaintenanceNotifier(BaseNotifier):
-    """Sends an alert that maintenance failed: that of a source, or of the installation if the source is None."""
+    """Sends an alert that maintenance failed: that of a source, or of the installation if the source is None.
+    `dag_id`: the DAG of the task."""
 
-    def __init__(self, source: str | None, recipients: Sequence[str]) -> None:
+    def __init__(self, source: str | None, recipients: Sequence[str], dag_id: str = MAINTENANCE) -> None:
         super().__init__()
         self.source = source
         self.recipients = list(recipients)
+        self.dag_id = dag_id
 
     def notify(self, context: Any) -> None:
         """Send the alert. Airflow calls this when a task of the maintenance has failed and all tries are used up."""
@@ -184,5 +186,5 @@ class MaintenanceNotifier(BaseNotifier):
             f"The maintenance of {about} failed (run {run_id}); {_AS_BEFORE}. Its task's log says which steps failed,"
             " and what to do."
         )
-        page = f"{settings.airflow_url}/dags/{MAINTENANCE}/runs/{quote(run_id, safe='')}"
-        send(settings, Alert("failed", MAINTENANCE, run_id, message, page), self.recipients)
+        page = f"{settings.airflow_url}/dags/{self.dag_id}/runs/{quote(run_id, safe='')}"
+        send(settings, Alert("failed", self.dag_id, run_id, message, page), self.recipients)

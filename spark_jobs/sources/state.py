@@ -130,6 +130,8 @@ class CompactionRules(Section):
     A chain is compacted once it has `delta_threshold` pending deltas, or once the first pending one is older than
     `age_threshold` of event time. From `max_chain_length` deltas on, it must be compacted: every compaction leaves
     fewer, whatever the strategy.
+    Runs compact chains, and maintenance compacts those that are due all the same. With `background`, runs leave to
+    maintenance the chains that need not be compacted at once.
     """
 
     short_forms: ClassVar = ({"enum": ["full", "tiered", "time_boundary", "adaptive"]},)
@@ -146,6 +148,11 @@ class CompactionRules(Section):
     """The age of the first pending delta from which on a chain is compacted, in event time."""
     max_chain_length: PositiveInt = 1000
     """The number of pending deltas from which on a chain must be compacted."""
+    background: bool = False
+    """True: runs compact only chains that must be compacted; maintenance compacts the others that are due."""
+    background_interval_us: PositiveDuration | None = Field(default=None, alias="background_interval")
+    """With `background`, the time between two runs of a DAG that compacts chains; without it, maintenance alone
+    does."""
 
     @model_validator(mode="before")
     @classmethod
@@ -173,6 +180,8 @@ class CompactionRules(Section):
         if self.delta_threshold > most:
             expected = f"a `delta_threshold` of at most max_chain_length, {most}"
             yield "delta_threshold", refuse_in_words(expected, str(self.delta_threshold))
+        if self.background_interval_us is not None and not self.background:
+            yield "background_interval", refuse("a `background_interval` with `background: true` alone", "none")
         if tiered and self.newest_pending >= most:
             expected = (
                 f"a `keep_recent` below max_chain_length, {most}: a chain as long must be compacted to fewer deltas"

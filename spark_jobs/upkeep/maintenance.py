@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.audit.audit import audit
@@ -45,9 +44,14 @@ from spark_jobs.storage.names.shown_marts import STAGING, shown_marts, staging_t
 from spark_jobs.threads import map_requests
 from spark_jobs.trace.maintenance import Budget
 from spark_jobs.trace.maintenance import maintain as maintain_trace
+from spark_jobs.upkeep.chain_compaction import compact_chains
+from spark_jobs.upkeep.leftovers import drop_leftovers, footprint_left
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+CHAINS_STEP = "chains"
+"""The step that compacts chains, which the DAGs of `background_interval` do alone."""
 
 TRACE_BUDGET = Budget(merges=64, updates=64_000_000)
 """The most merges, and the most merged updates, of one maintenance of a trace: enough for a backlog of weeks."""
@@ -173,10 +177,11 @@ def maintain(
     name: str,
     clean_airflow: Cleaning | None = None,
     report_step: ReportStep = report_nothing,
+    only: str | None = None,
 ) -> list[MaintenanceStep]:
     """Do the steps of one source, in a session called `name`; if `source` is None, those of the installation.
 
-    `report_step` is called with each step that begins.
+    `report_step` is called with each step that begins. `only`: the one step of the source to do; None: all.
 
     Raises:
         ServerUnreachable: the lake server does not answer, or is lost on the way.
@@ -184,24 +189,31 @@ def maintain(
     if source is None:
         return list(maintain_installation(settings, clean_airflow, report_step))
     with working_session(settings, name) as session:
-        return list(maintain_source(settings, find_source(settings.sources, source), session, report_step))
+        return list(maintain_source(settings, find_source(settings.sources, source), session, report_step, only))
 
 
 def maintain_source(
-    settings: Settings, source: Source, spark: SparkSession, report_step: ReportStep = report_nothing
+    settings: Settings,
+    source: Source,
+    spark: SparkSession,
+    report_step: ReportStep = report_nothing,
+    only: str | None = None,
 ) -> Iterator[MaintenanceStep]:
     """Do the steps of one source, and yield each once it is done; none for a source that never ran.
 
-    `report_step` is called with each step that begins, and with the tables of a step that goes through them.
+    `report_step` is called with each step that begins, and with the tables of a step that goes through them. `only`:
+    the one step to do; None: all.
 
-    The steps merge chunks and trace, fold histories, remove old results, join small files, remove files out of use, and
-    audit the source.
+    The steps merge chunks and trace, compact chains, fold histories, remove old results, join small files, remove files
+    out of use, and audit the source.
     """
     lake = SparkLake(spark)
     if not lake.folder.is_stored(chunks(source).database, chunks(source).table):
         return
     upkeep = _Upkeep(settings, lake, source, report_step)
     for task in upkeep.tasks():
+        if only not in (None, task.step):
+            continue
         report_step(f"{source.name}, {task.step}")
         yield task.run(source.name)
 
@@ -220,6 +232,8 @@ class _Upkeep:
         closed = [history.table for history in histories(self._source) if history.table in self._tables]
         yield _Task("chunks", "in use", lambda: self._in_use(chunked), self._merge_chunks)
         yield _Task("trace", "in use", lambda: self._in_use(traced), self._merge_trace)
+        if self._source.keeps_chains and CHAINS in self._tables:
+            yield _Task(CHAINS_STEP, "in use", lambda: self._in_use([CHAINS]), self._compact_chains)
         yield _Task("fold", "in use", lambda: self._in_use(closed), self._fold)
         yield _Task("results", "in use", lambda: self._in_use([RESULTS]), self._drop_results)
         yield _Task("compact", "in use", lambda: self._in_use(self._small), self._compact)
@@ -282,6 +296,17 @@ class _Upkeep:
         gone = result.removed + len(swept.batches)
         return f"{result.merges} merges of {result.merged_updates} updates, {gone} batches removed", ""
 
+    def _compact_chains(self) -> tuple[str, str]:
+        lake, source = self._lake, self._source
+        with visit_source(self._settings, source, lake) as lease:
+            check_tables(lake, source)
+            outcome = compact_chains(lake, source, lease, self._settings.home)
+        if outcome.waits:
+            return "a run is between its stages: chains wait for the next maintenance", ""
+        if not outcome.removed:
+            return "no chain is due", ""
+        return f"{outcome.removed} segments became {outcome.written}, {outcome.merged} deltas in newer checkpoints", ""
+
     def _fold(self) -> tuple[str, str]:
         lake, source = self._lake, self._source
         with visit_source(self._settings, source, lake) as lease:
@@ -341,7 +366,7 @@ def maintain_installation(
             "installation"
         )
     report_step("leftovers")
-    yield _Task("leftovers", "stored", lambda: _footprint_left(settings), lambda: _drop_leftovers(settings)).run(
+    yield _Task("leftovers", "stored", lambda: footprint_left(settings), lambda: drop_leftovers(settings)).run(
         "installation"
     )
     if clean_airflow is not None:
@@ -352,37 +377,3 @@ def maintain_installation(
 def _add_backup_set(settings: Settings, place: str, report_step: ReportStep) -> tuple[str, str]:
     report = back_up(settings, place, report_step=report_within(report_step, "backup"))
     return f"set {report.backup_set.name}: {report.copied_files} files, {report.copied_bytes} bytes copied", ""
-
-
-def _leavings(settings: Settings) -> Iterator[Path]:
-    """The logs, reports and plans that nobody needs once they are old.
-
-    Files in the folder of logs itself are not among them: a running part has its log open even if it has written
-    nothing for long, and it keeps at most one older log beside it.
-    """
-    for folder in (settings.logs_dir, settings.home / "reports", settings.home / "plans"):
-        files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-        yield from (path for path in files if path.parent != settings.logs_dir)
-
-
-def _footprint_left(settings: Settings) -> Footprint:
-    sizes = [path.stat().st_size for path in _leavings(settings)]
-    return Footprint(len(sizes), sum(sizes))
-
-
-def _drop_leftovers(settings: Settings) -> tuple[str, str]:
-    days = settings.log_retention_days
-    before = time.time() - timedelta(days=days).total_seconds()
-    old = [path for path in _leavings(settings) if path.stat().st_mtime < before]
-    for path in old:
-        path.unlink(missing_ok=True)
-    for folder in {path.parent for path in old}:
-        _drop_empty(folder, settings.home)
-    return f"{len(old)} logs, reports and plans older than {days} days are gone", ""
-
-
-def _drop_empty(folder: Path, home: Path) -> None:
-    """Remove `folder` if it is empty, and then its parents up to the home that are empty."""
-    while folder.parent != home and folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
-        folder = folder.parent

@@ -46,7 +46,8 @@ except Exception as error:
 dags = {d.dag_id: d for d in names.values() if isinstance(d, DAG)}
 print(json.dumps({
     "dags": {name: {
-        "schedule": getattr(d.timetable, "summary", getattr(d.timetable, "expression", None)),
+        "schedule": next((str(getattr(d.timetable, name)) for name in ("summary", "expression", "delta")
+                          if hasattr(d.timetable, name)), None),
         "paused": d.is_paused_upon_creation,
         "start_date": d.start_date.isoformat(),
         "catchup": d.catchup,
@@ -300,6 +301,23 @@ def test_a_wrong_file_does_not_take_the_maintenance_of_other_sources_with_it(
     (copied / "broken.yml").write_text("source: broken\n")
     tasks = parsed("maintenance.py", copied, tmp_path)["dags"][MAINTENANCE]["tasks"]
     assert sorted(tasks) == ["installation", "maintain_flights", "maintain_weather"]
+
+
+def test_a_source_with_chains_in_the_background_has_a_dag_that_compacts_them(
+    parsed: Parse, copied: Path, tmp_path: Path
+) -> None:
+    assert parsed("chains.py", copied, tmp_path)["dags"] == {}
+    document = yaml.safe_load((copied / "weather.yml").read_text())
+    document["compaction"] = {"strategy": "tiered", "background": True, "background_interval": "6 hours"}
+    document["dag"] |= {"notify": ["a@example.org"]}
+    (copied / "weather.yml").write_text(yaml.safe_dump(document))
+    found = parsed("chains.py", copied, tmp_path)
+    assert list(found["dags"]) == ["weather-chains"]
+    dag = found["dags"]["weather-chains"]
+    assert (dag["schedule"], dag["paused"], dag["catchup"], dag["max_active_runs"]) == ("6:00:00", False, False, 1)
+    assert list(dag["tasks"]) == ["compact_chains"]
+    assert dag["tasks"]["compact_chains"]["on_failure"] == [["weather", ["a@example.org"]]]
+    assert found["modules"] == []
 
 
 def test_whom_source_files_name_is_told_of_a_maintenance_that_fails(

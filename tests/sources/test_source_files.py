@@ -522,6 +522,7 @@ def test_chains_are_kept_where_compaction_is_declared_or_the_mode_needs_them() -
         ("time_boundary", "an `interval`"),
         ({"strategy": "full", "interval": "1 h"}, "with no other"),
         ({"strategy": "full", "keep_recent": 1}, "no `keep_recent`"),
+        ({"background_interval": "6 h"}, "a `background_interval` with `background: true` alone"),
         ({"keep_recent": -1}, "greater than or equal to 0"),
         ({"delta_threshold": 50, "max_chain_length": 20}, "at most max_chain_length"),
         ({"age_threshold": "0 s"}, "greater than zero"),

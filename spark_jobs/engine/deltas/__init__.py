@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from spark_jobs.engine.deltas.asking import states_for
     from spark_jobs.engine.deltas.batch import Delta
     from spark_jobs.engine.deltas.chain_versions import ChainVersion, deltas_back, versions
-    from spark_jobs.engine.deltas.cutting import NEVER, CompactionPolicy, Need, ages_from
+    from spark_jobs.engine.deltas.cutting import AT_ONCE, NEVER, CompactionPolicy, Need, ages_from
     from spark_jobs.engine.deltas.frontiers import (
         ALWAYS,
         LATEST,
@@ -39,6 +39,7 @@ else:
 
 __all__ = [
     "ALWAYS",
+    "AT_ONCE",
     "LATEST",
     "NEVER",
     "NO_DELTA",

@@ -44,6 +44,10 @@ TIERED = TieredMerge()
 NEVER = np.iinfo(np.int64).max
 """The value of `ages_from` for a segment that is never cut because of its age."""
 
+AT_ONCE = np.iinfo(np.int64).min
+"""The value of `ages_from` for a segment that is long enough already, and that a policy with `deferred` left as it
+is."""
+
 
 @dataclass(frozen=True, slots=True)
 class CompactionPolicy:
@@ -51,13 +55,15 @@ class CompactionPolicy:
 
     `delta_threshold` is the number of pending deltas from which on it is due. `age_threshold` is the age, in ticks of
     event time, that its first pending delta may have (None: any). `max_chain_length` is the number of pending deltas
-    from which on it must be compacted; fewer are left then, whatever the strategy would keep.
+    from which on it must be compacted; fewer are left then, whatever the strategy would keep. `deferred`: the end of a
+    chain is compacted only if it must be; the rest is left to a later pass with the same policy, not deferred.
     """
 
     strategy: Strategy = TIERED
     delta_threshold: int = 100
     age_threshold: int | None = None
     max_chain_length: int = MAX_CHAIN_LENGTH
+    deferred: bool = False
 
     def __post_init__(self) -> None:
         require_at_least("max_chain_length", self.max_chain_length, 1)
@@ -81,7 +87,7 @@ def needs(lengths: Array, first_time: Array, policy: CompactionPolicy, *, as_of:
     due = lengths >= policy.delta_threshold
     if policy.age_threshold is not None:
         due |= as_of - first_time > policy.age_threshold
-    due &= lengths > 0
+    due &= (lengths > 0) & (not policy.deferred)
     return np.where(lengths >= policy.max_chain_length, Need.FORCED, np.where(due, Need.SCHEDULED, Need.NONE))
 
 
@@ -103,7 +109,8 @@ def cuts(
         event_time: per delta, its event time.
         unparted: per delta, a value; deltas with the same event time and value are never parted (see
             `DeltaBatch.unparted`).
-        last: per segment, True if it is the last one of its chain. Other segments are cut only if they are too long.
+        last: per segment, True if it is the last one of its chain. Other segments are cut only if they are too long,
+            deferred or not.
         entity: per segment, the code of its entity, which is the index of its counts in Adaptive.
         droppable: per delta, True if it and all deltas before it are behind both frontiers.
         policy: when and how to cut.
@@ -114,9 +121,9 @@ def cuts(
     starts = np.flatnonzero(np.diff(segment, prepend=-1))
     numbers = segment[starts]
     lengths = np.diff(np.append(starts, len(segment)))
-    by_length = replace(policy, age_threshold=None)
-    due = needs(lengths, event_time[starts], by_length, as_of=as_of) != Need.NONE
-    due |= last[numbers] & (needs(lengths, event_time[starts], policy, as_of=as_of) != Need.NONE)
+    by_length = replace(policy, age_threshold=None, deferred=False)
+    of_ends, of_others = (needs(lengths, event_time[starts], p, as_of=as_of) for p in (policy, by_length))
+    due = np.where(last[numbers], of_ends, of_others) != Need.NONE
     follows = segment[1:] == segment[:-1]
     row_ends = np.append(~(follows & (event_time[1:] == event_time[:-1]) & (unparted[1:] == unparted[:-1])), True)
     prefix, dropped, over = np.where(due, lengths, 0), np.zeros(len(starts), np.int64), np.zeros(len(segment), np.bool_)
@@ -174,19 +181,28 @@ def _behind(
 def ages_from(
     segment: Array, event_time: Array, unparted: Array, last: Array, entity: Array, policy: CompactionPolicy
 ) -> Array:
-    """Per segment, the event time of its first delta if `cuts` would part it once that is old enough, else `NEVER`.
+    """Per segment, the event time of its first delta if `cuts` would part it once that is old enough, else `NEVER`;
+    `AT_ONCE` if it would part it now, but for `policy.deferred`.
 
-    With it, the chains that are due by age alone are found without their deltas. The arguments are those of `cuts`.
+    With it, the chains that are due though no row touches them are found without their deltas. The arguments are those
+    of `cuts`.
     """
     result = np.full(len(last), NEVER)
-    if len(segment):
-        aged, of_all = replace(policy, age_threshold=0), int(event_time.max()) + 1
-        cut = cuts(segment, event_time, unparted, last, entity, np.zeros(len(segment), np.bool_), aged, as_of=of_all)
-        parted = np.zeros(len(last), np.bool_)
-        parted[segment[cut]] = True
-        starts = np.flatnonzero(np.diff(segment, prepend=-1))
-        result[segment[starts]] = event_time[starts]
-        result[~(parted & last)] = NEVER
+    if not len(segment):
+        return result
+
+    def mark_parted(by: CompactionPolicy) -> Array:
+        none = np.zeros(len(segment), np.bool_)
+        cut = cuts(segment, event_time, unparted, last, entity, none, by, as_of=int(event_time.max()) + 1)
+        mask = np.zeros(len(last), np.bool_)
+        mask[segment[cut]] = True
+        return mask & last
+
+    starts = np.flatnonzero(np.diff(segment, prepend=-1))
+    result[segment[starts]] = event_time[starts]
+    result[~mark_parted(replace(policy, age_threshold=0, deferred=False))] = NEVER
+    if policy.deferred:
+        result[mark_parted(replace(policy, age_threshold=None, deferred=False))] = AT_ONCE
     return result
 
 

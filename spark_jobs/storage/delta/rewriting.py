@@ -55,6 +55,7 @@ def rewrite_rows(
     looked_at: Sequence[str],
     where: Mapping[str, str] | None = None,
     more: pa.Table | None = None,
+    files: Sequence[WrittenFile] = (),
 ) -> Rewritten:
     """Change the rows of a table file by file, in one commit; no commit if all stay as they are.
 
@@ -64,6 +65,7 @@ def rewrite_rows(
         looked_at: columns that decide whether a file is rewritten.
         where: values of partition columns; files of other partitions are left alone.
         more: rows that come in the same commit.
+        files: files written already that come in it, too.
 
     Raises:
         CommitsContended: others committed all the time.
@@ -75,7 +77,8 @@ def rewrite_rows(
 
         result.files = result.rows_before = result.rows_after = 0
         system = to.handle.files()
-        actions: list[Any] = [] if more is None else [_add_action(AddAction, one) for one in to.write([more])]
+        new = [*files, *([] if more is None else to.write([more]))]
+        actions: list[Any] = [_add_action(AddAction, one) for one in new]
         now_ms = int(time.time() * 1000)
         for file in pa.table(table.get_add_actions()).to_pylist():
             partition = file.get("partition") or {}

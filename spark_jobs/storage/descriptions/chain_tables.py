@@ -52,7 +52,8 @@ CHAINS = Table(
         Column(
             "ages_from",
             "BIGINT",
-            "Event time of its first delta, if compaction parts the segment once that is old enough, else null.",
+            "Event time of its first delta, if compaction parts the segment once that is old enough; the least number "
+            "if it is due and left to background compaction; else null.",
         ),
         Column("event_times", "ARRAY<BIGINT>", "Event time of each delta."),
         Column("row_ids", "ARRAY<BIGINT>", "row_id of each delta."),

@@ -47,9 +47,10 @@ class KeptRows:
         files = {table: [WrittenFile(**file) for file in listed] for table, listed in document["files"].items()}
         return cls(document["folder"], files, document["accounts"], document["verdicts"])
 
-    def append(self, lake: Lake, table: Table, token: int) -> int:
-        """Append the rows of one table under the token; returns their number."""
-        files = self.files.get(table.qualified)
+    def append(self, lake: Lake, table: Table, token: int, *, without: Mapping[str, str] | None = None) -> int:
+        """Append the rows of one table under the token, but those of the partition `without`; returns their number."""
+        listed = self.files.get(table.qualified, ())
+        files = [f for f in listed if without is None or not without.items() <= f.partition.items()]
         if not files:
             return 0
         to = lake.destination(table)

@@ -198,6 +198,7 @@ class RunLake(Lake, Protocol):
         *,
         source: str | None = None,
         more: pa.Table | None = None,
+        files: Sequence[WrittenFile] = (),
         layout: Layout = ...,
     ) -> Rewritten:
         """Change rows by rewriting the files that have them; see `storage.delta.rewriting`."""

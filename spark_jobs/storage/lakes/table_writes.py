@@ -95,13 +95,15 @@ class TableWrites(TableFiles):
         *,
         source: str | None = None,
         more: pa.Table | None = None,
+        files: Sequence[WrittenFile] = (),
         layout: Layout = Layout(),  # noqa: B008
     ) -> Rewritten:
         """Change rows by rewriting the files that have them; with `source`, only its files in a shared table. See
         `storage.delta.rewriting`."""
         where = None if source is None else {"source": source}
-        result = rewrite_rows(self.destination(table, layout), change, looked_at=looked_at, where=where, more=more)
-        self._commits += bool(result.files or more is not None)
+        to = self.destination(table, layout)
+        result = rewrite_rows(to, change, looked_at=looked_at, where=where, more=more, files=files)
+        self._commits += bool(result.files or more is not None or files)
         return result
 
     def replace_record(self, table: Table, row: dict[str, Any], fence: Fence) -> None:
