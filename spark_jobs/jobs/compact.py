@@ -66,7 +66,7 @@ def traffic_of(lake: Lake, source: Source, scope: Scope, home: Path) -> Traffic 
     if not weighs_traffic(source):
         return None
     # counted over all time, not since the last run: the size of one run must not decide
-    reads = reads_of(home, source.name)
+    reads = reads_of(lake, home, source.name)
     entities, deltas = writes_by_class(lake, scope)
     return Traffic(reads.of_all, reads.by_class, entities, deltas)
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from spark_jobs.definitions.definition import definitions
+from spark_jobs.definitions.meaning import weighs_traffic
 from spark_jobs.gates import preload
 from spark_jobs.jobs.compact import RestatedStates, restate_states, state_scope
 from spark_jobs.jobs.context import RunStage, Stage
@@ -38,6 +39,7 @@ from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.landing.merging import merge_due
 from spark_jobs.landing.survey import Survey
 from spark_jobs.model import STAGES, TICKS_PER_SECOND, Report, pluralize
+from spark_jobs.storage.coordination.read_counts import keep_reads
 from spark_jobs.trace.frontiers import published_frontiers
 from spark_jobs.trace.maintenance import maintain
 
@@ -92,6 +94,8 @@ def window(stage: RunStage) -> Report:
 def compact(stage: RunStage) -> Report:
     """Write the corrections of gold and judge them; then keep the trace and the chunks small, and judge merges."""
     lake, source, fence, publication = stage.lake, stage.source, stage.fence, stage.publication
+    if weighs_traffic(source):
+        keep_reads(lake, stage.settings.home, source.name)
     states, judgement = _compact(stage), Judgement()
     if states.is_due:
         stage.report_step(CHECKS)

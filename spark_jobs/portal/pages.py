@@ -17,6 +17,7 @@ from pyarrow import ArrowInvalid
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import lake_older, source_tables
+from spark_jobs.engine.deltas import entity_class
 from spark_jobs.errors import TidemarkError
 from spark_jobs.model import pluralize
 from spark_jobs.portal import overview
@@ -45,6 +46,7 @@ from spark_jobs.reads.why import why
 from spark_jobs.sources import Source, environments, read_sources
 from spark_jobs.storage.coordination.audit_notes import audit_note
 from spark_jobs.storage.coordination.kept_plans import plan_of_run
+from spark_jobs.storage.coordination.read_counts import count_read
 from spark_jobs.storage.coordination.turns import current_run
 from spark_jobs.storage.delta.table_notes import column_types
 from spark_jobs.storage.descriptions.tables import LATE, PUBLISHED, STATE
@@ -353,6 +355,8 @@ class Portal:
         entity = key_values[0]
         states = []
         if is_state:
+            if self._is_live:
+                count_read(self.settings.home, source.name, of_class=int(entity_class(reasons.n_deltas)))
             of = (entity, self.lake.version_of(STATE, source.name))
             drawn = partial(state_charts, self.lake, source, entity, known_times)
             states = self.lake.remember(("states", source.name), of, drawn)

@@ -26,6 +26,7 @@ from spark_jobs.model import TICKS_PER_SECOND, ReportStep, report_each, report_n
 from spark_jobs.session import is_lost_server, working_session
 from spark_jobs.sources import Source, find_source
 from spark_jobs.storage.coordination.fold import fold
+from spark_jobs.storage.coordination.read_counts import keep_reads
 from spark_jobs.storage.delta.file_upkeep import (
     Footprint,
     compact_small_files,
@@ -300,6 +301,7 @@ class _Upkeep:
         lake, source = self._lake, self._source
         with visit_source(self._settings, source, lake) as lease:
             check_tables(lake, source)
+            keep_reads(lake, self._settings.home, source.name)
             outcome = compact_chains(lake, source, lease, self._settings.home)
         if outcome.waits:
             return "a run is between its stages: chains wait for the next maintenance", ""

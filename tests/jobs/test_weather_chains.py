@@ -18,7 +18,7 @@ from spark_jobs.engine.spark.checkpoints import join_as_of
 from spark_jobs.jobs.reads import chains_of
 from spark_jobs.sample import prepare_sample, sample_file
 from spark_jobs.storage.coordination.read_counts import Reads, reads_of
-from tests.jobs.harness import run, write_source
+from tests.jobs.harness import lake_of, run, write_source
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -80,7 +80,7 @@ def _each_strategy(spark: SparkSession, home: Settings, how: str, days: int, eve
     run(spark, home, 0, first - 1, source="weather", start=START)
     early = {place: row for place, row in expected.items() if place[1] < START + dt.timedelta(first)}
     assert states(spark, home, early) == early
-    assert reads_of(home.home, "weather") == Reads(1)
+    assert reads_of(lake_of(spark), home.home, "weather") == Reads(1)
     assert checkpoints(spark) == (0, max(Counter(origin for origin, _ in early).values()))
     home = compacted(home, how)
     for day in range(first, days, every):

@@ -12,6 +12,7 @@ import pytest
 from spark_jobs.config import Settings
 from spark_jobs.server import control
 from spark_jobs.storage.coordination.read_counts import Reads, reads_of
+from spark_jobs.storage.lakes.stored_lake import StoredLake
 from tests.installations import ODD_NAME
 from tests.jobs.harness import MINUTE, START, _iso, write_lines, write_source
 from tests.jobs.test_chains import UPSERT
@@ -80,7 +81,7 @@ def test_a_chain_is_compacted_read_at_any_time_rolled_back_and_pinned(served: Se
         [load, load / 4] for load in (1, 2, 3, 4, 5, 6, 10, 20, 30)
     ]
     # two of all; the state of an entity that had three deltas then, its history as it has nine
-    assert reads_of(served.home, "meters") == Reads(2, {2: 1, 4: 1})
+    assert reads_of(StoredLake(served.lake), served.home, "meters") == Reads(2, {2: 1, 4: 1})
 
     pinned = ask(served, "pin", "before_rollback")
     assert [pin["name"] for pin in ask(served, "pins")] == ["before_rollback"]

@@ -1,5 +1,5 @@
-"""Tables of the database `quality`: checks and their results, runs, the changes of each landing, and overrides by
-people.
+"""Tables of the database `quality`: checks and their results, runs, the changes of each landing, overrides by
+people, and reads of states.
 
 All of them are records (see `storage.delta.records`).
 """
@@ -164,4 +164,22 @@ OVERRIDES = Table(
     ("token",),
 )
 
-QUALITY = (RESULTS, RUNS, METRICS, OVERRIDES)
+READS = Table(
+    "quality",
+    "reads",
+    "Reads of the states of a source, which the compaction strategy adaptive weighs against writes. A row has the reads"
+    " that a home counted since its row before.",
+    (
+        SOURCE,
+        Column(
+            "entity_class",
+            "BIGINT",
+            "Of reads of one entity: binary digits of the number of its deltas. Null: the reads are of all entities.",
+        ),
+        Column("reads", "BIGINT", "Number of reads."),
+        Column("count_id", "STRING", "The count that the row is from: rows of one count come in one commit."),
+    ),
+    ("source",),
+)
+
+QUALITY = (RESULTS, RUNS, METRICS, OVERRIDES, READS)
