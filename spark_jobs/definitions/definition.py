@@ -271,7 +271,7 @@ class Definition:
     @property
     def identity(self) -> list[str]:
         """The columns of the table that identify a window among those that are live at the same time."""
-        return [*self.key, self.kind.identity]
+        return [*self.key, *self.kind.identity]
 
     def behind_condition(self) -> str:
         """An SQL condition over a window `c` and an update `u`: true if the update can have changed the window."""

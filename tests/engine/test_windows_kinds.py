@@ -17,6 +17,8 @@ from spark_jobs.engine.windows import (
     Calendar,
     Cuts,
     Deltas,
+    EmissionsKind,
+    FiringRules,
     Hopping,
     Sessions,
     Sliding,
@@ -39,6 +41,8 @@ KINDS: dict[str, WindowKind] = {
     "hopping": Hopping(7, 2, 1),
     "tumbling": Hopping(5, 5, 2),
     "adaptive": AdaptiveKind(CUTS, Deltas("id")),
+    "emissions of sessions": EmissionsKind(Sessions(3), FiringRules((Trigger("count", 2),), 1)),
+    "emissions of hopping": EmissionsKind(Hopping(7, 2, 1), FiringRules((Trigger("time", 2),), 1)),
 }
 INPUTS = WindowInputs(["k"], "t", {"n": count(), "ids": collect("id", 100)}, arrival="id")
 TIMES = st.lists(st.integers(-20, 30), max_size=12)

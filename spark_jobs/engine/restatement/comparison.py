@@ -53,7 +53,7 @@ class Order:
     @property
     def identity(self) -> tuple[str, ...]:
         """The columns whose values, taken together, occur in one window at most."""
-        return (*self.key, self.kind.identity)
+        return (*self.key, *self.kind.identity)
 
     @property
     def added(self) -> set[str]:

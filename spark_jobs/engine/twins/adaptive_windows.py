@@ -83,14 +83,15 @@ def _reason(window: NaiveAdaptiveWindow, rates: Sequence[float], cuts: Cuts) -> 
             "count": len(window.deltas) >= trigger.threshold,
             "size": size >= trigger.threshold,
             "memory_pressure": size >= Fraction(str(trigger.threshold)) * cuts.memory_bytes,
-            "rate_change": _change(rates) > trigger.threshold,
+            "rate_change": change_of_rates(rates) > trigger.threshold,
         }
         if fires[trigger.reason]:
             return trigger.reason
     return None
 
 
-def _change(rates: Sequence[float]) -> float:
+def change_of_rates(rates: Sequence[float]) -> float:
+    """The change of the last 5 rates from the mean of the 5 to 10 before them; 0 for fewer than 10 rates."""
     if len(rates) < 10:
         return 0.0
     recent, older = rates[-5:], rates[-15:-5]

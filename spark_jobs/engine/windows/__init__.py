@@ -33,8 +33,11 @@ if TYPE_CHECKING:
     from spark_jobs.engine.windows.kinds.adaptive import AdaptiveKind, Deltas, stats_type
     from spark_jobs.engine.windows.kinds.calendars import Calendar
     from spark_jobs.engine.windows.kinds.cuts import Cuts, Trigger
+    from spark_jobs.engine.windows.kinds.emissions import EmissionsKind
+    from spark_jobs.engine.windows.kinds.firings import FiringRules
     from spark_jobs.engine.windows.kinds.hopping import Hopping
     from spark_jobs.engine.windows.kinds.kind import WindowKind
+    from spark_jobs.engine.windows.kinds.own_trigger import EarlyTrigger, OwnTrigger, TriggerRows
     from spark_jobs.engine.windows.kinds.sessions import Sessions
     from spark_jobs.engine.windows.kinds.sliding import Sliding
     from spark_jobs.engine.windows.kinds.ticks import SqlTicks, Ticks
@@ -70,6 +73,9 @@ __all__ = [
     "Deltas",
     "DimensionMismatch",
     "Discard",
+    "EarlyTrigger",
+    "EmissionsKind",
+    "FiringRules",
     "Found",
     "Hopping",
     "HotKey",
@@ -80,6 +86,7 @@ __all__ = [
     "Monoid",
     "Overflowed",
     "OwnSlice",
+    "OwnTrigger",
     "Policy",
     "RowLateness",
     "RowSorter",
@@ -91,6 +98,7 @@ __all__ = [
     "SqlTicks",
     "Ticks",
     "Trigger",
+    "TriggerRows",
     "WindowInputs",
     "WindowKind",
     "WindowRows",

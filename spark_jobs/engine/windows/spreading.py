@@ -15,8 +15,7 @@ import numpy as np
 
 from spark_jobs.engine.columns.plain import Ints
 from spark_jobs.engine.windows.kinds.kind import WindowKind
-from spark_jobs.engine.windows.kinds.sessions import Sessions
-from spark_jobs.engine.windows.slices import SLICES, HotKey, cells_of
+from spark_jobs.engine.windows.slices import SLICES, HotKey, cells_of, slice_halo
 
 MOST_KEYS = 32
 """The greatest number of hot keys that are cut into slices; further ones are spread by their hash alone."""
@@ -112,8 +111,8 @@ def spread(rows: SampledRows, kind: WindowKind, rows_a_slice: int) -> Spread:
         if 1 < cells < SLICES and length * cells < _LONGEST:
             hot.append(HotKey(key.hashed, len(hot) + 1, low, length, cells))
     cut = tuple(hot)
-    if hot and isinstance(kind, Sessions):
-        cut = _cut_at(rows.breaks(cut, kind.gap), cut)
+    if hot and slice_halo(kind) is None:
+        cut = _cut_at(rows.breaks(cut, kind.span), cut)
     cut_hashes = {key.hashed for key in cut}
     n_others = sample.n_rows - sum(key.n_rows for key in sample.largest if key.hashed in cut_hashes)
     return Spread(cut, max(math.ceil(n_others / share / rows_a_slice), 1))

@@ -6,6 +6,7 @@
     Hopping              the first and the last grid window         s .. e - 1
     Calendar             the period over t                          s .. e - 1
     Adaptive             the cell over t                            the cell over s
+    EmissionsKind        as for the windows that emit them
 
 Ends are *last instants*: `end` of closed windows, `end - 1` of half-open ones. A new kind is a module here, and its
 keys in a source file (`sources.windows`).
@@ -14,8 +15,11 @@ keys in a source file (`sources.windows`).
 from spark_jobs.engine.windows.kinds.adaptive import AdaptiveKind, Deltas, stats_type
 from spark_jobs.engine.windows.kinds.calendars import Calendar
 from spark_jobs.engine.windows.kinds.cuts import Cuts, Trigger
+from spark_jobs.engine.windows.kinds.emissions import EmissionsKind
+from spark_jobs.engine.windows.kinds.firings import FiringRules
 from spark_jobs.engine.windows.kinds.hopping import Hopping
 from spark_jobs.engine.windows.kinds.kind import Grain, Settled, WindowKind
+from spark_jobs.engine.windows.kinds.own_trigger import EarlyTrigger, OwnTrigger, TriggerRows
 from spark_jobs.engine.windows.kinds.sessions import Sessions
 from spark_jobs.engine.windows.kinds.sliding import Sliding
 from spark_jobs.engine.windows.kinds.ticks import SqlTicks
@@ -25,13 +29,18 @@ __all__ = [
     "Calendar",
     "Cuts",
     "Deltas",
+    "EarlyTrigger",
+    "EmissionsKind",
+    "FiringRules",
     "Grain",
     "Hopping",
+    "OwnTrigger",
     "Sessions",
     "Settled",
     "Sliding",
     "SqlTicks",
     "Trigger",
+    "TriggerRows",
     "WindowKind",
     "stats_type",
 ]

@@ -84,7 +84,7 @@ class AdaptiveKind(WindowKind):
 
     cuts: Cuts
     deltas: Deltas
-    identity = "window_id"
+    identity = ("window_id",)
     order_columns = ("__cell",)
     position = "__number"
 

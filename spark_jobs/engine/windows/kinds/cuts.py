@@ -43,11 +43,15 @@ _GREATEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Trigger:
-    """A trigger that closes a window: a reason of `REASONS`, and a threshold; made by `at_time`, `at_count`, …"""
+    """A trigger: a reason of `REASONS`, and a threshold. It closes an adaptive window (made by `at_time`, `at_count`,
+    …), or lets a window of another kind emit an early result (`firings`)."""
 
     reason: str
     threshold: float = 0.0
-    """A number of rows or of bytes, exact, or a share."""
+    """A number of rows, of bytes or of ticks, exact, or a share."""
+    over: int = 0
+    """For `rate_change` of an early result, the ticks over which the rate is measured. Adaptive windows measure it over
+    their greatest length."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class Cuts:
 
 
 @njit(cache=True, nogil=True)
-def _has_changed(samples: Floats, count: int, threshold: float) -> bool:
+def has_changed(samples: Floats, count: int, threshold: float) -> bool:
     """True if the mean of the last 5 samples differs from the mean of the 5 to 10 samples before them by more than
     `threshold` times the earlier mean, which counts as at least 1. False for fewer than 10 samples."""
     if count < _RECENT + _RECENT:
@@ -104,7 +108,7 @@ def _find_fired(
             return kind
         if kind in (_SIZE, _MEMORY) and (wraps > 0 or (wraps == 0 and size >= limit)):
             return kind
-        if kind == _RATE_CHANGE and _has_changed(samples, sampled, shares[place]):
+        if kind == _RATE_CHANGE and has_changed(samples, sampled, shares[place]):
             return kind
     return -1
 

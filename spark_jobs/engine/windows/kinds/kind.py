@@ -50,8 +50,8 @@ class WindowKind(ABC):
     """The granularity of windows: rows count at whole ticks."""
     windows_a_row: int = 1
     """The greatest number of windows that a row may add."""
-    identity: str = "window_start"
-    """The column that tells the windows of a key apart."""
+    identity: tuple[str, ...] = ("window_start",)
+    """The columns that tell the windows of a key apart."""
     order_columns: tuple[str, ...] = ()
     """The columns by which the windows of a key are ordered before `position`; see `in_place`."""
     position: str = "window_start"
@@ -175,8 +175,7 @@ class SpanKind(WindowKind):
 
     def windows(self, table: pa.Table, inputs: WindowInputs) -> Found:
         """The windows of a table's rows, in any order."""
-        rows = self.sorted_rows(table, inputs)
-        event_times = None if inputs.placed is None else rows.ticks(inputs.time)
+        rows, event_times = self.placed_rows(table, inputs)
         windows, spans, chosen = self.find(rows.offsets, rows.times, rows.ticks(inputs.min_end))
 
         def make_table(begin: int, end: int, wanted: Wanted | None) -> pa.Table:
@@ -193,6 +192,12 @@ class SpanKind(WindowKind):
             return with_results(bounds, inputs, read)
 
         return Found(rows, windows, make_table, int(chosen.size - np.count_nonzero(chosen)))
+
+    def placed_rows(self, table: pa.Table, inputs: WindowInputs) -> tuple[SortedRows, Ints | None]:
+        """The rows that can count, sorted by key and by the time at which they count; and their own times, if rows may
+        count at another time."""
+        rows = self.sorted_rows(table, inputs)
+        return rows, None if inputs.placed is None else rows.ticks(inputs.time)
 
 
 def plus(times: Ints, distance: int) -> Ints:
