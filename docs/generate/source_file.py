@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from docs.generate.key_values import Schema, default_of, references, value_of
@@ -27,6 +27,9 @@ TEXTS = {
     "the-file": "The keys of the file itself.",
     "windows-aggregates": "A call of a function, with its columns and its numbers. The functions are [those of every"
     " kind](source-files.md#what-every-kind-has), and those of plugins.",
+    "windows-triggers": "A call of a trigger that lets a window emit an"
+    " [early result](source-files.md#early-results): one of `time(10 min)`, `count(100)`, `size(1 MiB)` and"
+    " `rate_change(0.5, 10 min)`, or one of a plugin.",
 }
 """Texts of sections, in Markdown, in place of docstrings that are about the program."""
 
@@ -84,7 +87,10 @@ def parts() -> list[FilePart]:
         for place, names in _inner(part):
             new = [name for name in names if name not in seen]
             seen.update(new)
-            listed += _parts_of(place, {name: (schema["$defs"][name], raw["$defs"][name]) for name in new})
+            inner = _parts_of(place, {name: (schema["$defs"][name], raw["$defs"][name]) for name in new})
+            # kinds may have different parts at one place, as windows have triggers: a later one is that of its kind
+            taken = any(each.place == place for each in listed)
+            listed += [replace(each, kind=part.kind) if taken and not each.kind else each for each in inner]
     return listed
 
 

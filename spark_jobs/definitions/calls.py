@@ -7,7 +7,7 @@ Columns in a worker's table have prefixes, so that no name of a source is equal 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ from spark_jobs.engine import windows
 from spark_jobs.engine.windows import Aggregate, WindowRows
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sources.calls import AggregateCall as Call
+from spark_jobs.sources.emissions import EarlyTriggerCall
 
 _VECTOR = pa.list_(pa.float64())
 
@@ -30,23 +31,27 @@ def kernel_aggregate(output: str, call: Call) -> Aggregate:
     else:
         construct = call.plugin.constructor(call.function)
     columns = [f"w_{output}"] if signature.as_vector else [f"v_{column}" for column in call.columns]
-    whole = [number.whole for number in signature.numbers]
-    numbers = [int(value) if is_whole else value for value, is_whole in zip(call.numbers, whole, strict=False)]
+    numbers = plain_numbers(call.numbers, [number.whole for number in signature.numbers])
     if call.plugin is None:
         aggregate: Aggregate = construct(*columns, *numbers)
         return aggregate
-    with _of_plugin(call):
+    with attributing_to_plugin(call):
         return _PluginAggregate(call, construct(*columns, *numbers))
 
 
+def plain_numbers(numbers: Sequence[float], whole: Sequence[bool]) -> list[float]:
+    """The numbers of a call; those that its signature declares as `whole` are integers."""
+    return [int(value) if is_whole else value for value, is_whole in zip(numbers, whole, strict=False)]
+
+
 class PluginFailed(TidemarkError):
-    """A team's own aggregate raised. Facts: `file`, `aggregate`."""
+    """A team's own aggregate, or trigger, raised. Facts: `file`, and `aggregate` or `trigger`."""
 
     code = "plugin_failed"
 
 
 @contextmanager
-def _of_plugin(call: Call) -> Iterator[None]:
+def attributing_to_plugin(call: Call | EarlyTriggerCall) -> Iterator[None]:
     """Turn an exception of the plugin's own code into PluginFailed, which names its file."""
     try:
         yield
@@ -60,7 +65,7 @@ def _of_plugin(call: Call) -> Iterator[None]:
             consequence="nothing was published",
             next_step="mend the file and run again; with --accept-definition where the source has published before",
             file=call.plugin.file,
-            aggregate=call.function,
+            **{"aggregate" if isinstance(call, Call) else "trigger": call.function},
         ) from error
 
 
@@ -78,12 +83,12 @@ class _PluginAggregate(Aggregate):
 
     def output_type(self, values: pa.DataType) -> pa.DataType:
         """The type of the aggregate's result for a column of the type `values`."""
-        with _of_plugin(self.call):
+        with attributing_to_plugin(self.call):
             return self.aggregate.output_type(values)
 
     def evaluate(self, rows: WindowRows) -> pa.Array:
         """The value of the aggregate in each window."""
-        with _of_plugin(self.call):
+        with attributing_to_plugin(self.call):
             return self.aggregate.evaluate(rows)
 
 
@@ -117,7 +122,7 @@ def with_vectors(rows: pa.Table, calls: Mapping[str, Call]) -> pa.Table:
     return rows
 
 
-def describe(call: Call) -> str:
+def describe(call: Call | EarlyTriggerCall) -> str:
     """The call as text, in the form in which a source file has it."""
     numbers = [f"{number:g}" for number in call.numbers]
     return f"{call.function}({', '.join([*call.columns, *numbers])})"

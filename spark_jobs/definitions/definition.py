@@ -3,8 +3,8 @@ windows are final.
 
 A worker's table has `k_<column>`, `v_<column>` (see `calls`), `time` and `lo` in microseconds, `row_id`, `diff` and
 `touched`. `lo` is the row's cutoff: the start of its drop, or under a grace its stream time less the grace. For
-adaptive windows it also has `delta_id`, `vector` and `size`. If the source has a sequence, it has `sequence`: texts
-that order rows of one time before their row ids do.
+adaptive windows it also has `delta_id`, `vector` and `size`; for emissions by the trigger `size` it has `size`. If the
+source has a sequence, it has `sequence`: texts that order rows of one time before their row ids do.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from spark_jobs.engine.windows import (
     AdaptiveKind,
     Aggregate,
     Discard,
+    EmissionsKind,
     Found,
     HotKey,
     Overflowed,
@@ -45,6 +46,7 @@ from spark_jobs.engine.windows import (
     stats_type,
 )
 from spark_jobs.sources import Source
+from spark_jobs.sources.emissions import EmissionsWindow
 from spark_jobs.sources.windows import Window
 from spark_jobs.storage.coordination.fold import History
 from spark_jobs.storage.descriptions.chain_tables import CHAINS, SEGMENT
@@ -66,6 +68,16 @@ _OWN_COLUMNS = {
     ),
 }
 """The columns that only adaptive windows have: type and comment."""
+_EMISSION_COLUMNS = {
+    "emission": (pa.int64(), "Number of the emission in its window, from 1; the last one is the window's result."),
+    "trigger": (pa.string(), "Reason of the emission: the trigger that fired; end: the window's result."),
+    "emitted_at": (
+        pa.int64(),
+        "Event time of the emission: the instant of time, the time of the row that fired, or the window's end.",
+    ),
+}
+"""The columns that only emissions have, as a worker has them; times are in microseconds."""
+_TIMES = frozenset({"emitted_at"})
 
 
 @dataclass(frozen=True)
@@ -76,7 +88,7 @@ class Definition:
     name: str
 
     @property
-    def window(self) -> Window:
+    def window(self) -> Window | EmissionsWindow:
         """The window as the source file describes it."""
         return self.source.windows[self.name]
 
@@ -134,15 +146,26 @@ class Definition:
 
     @property
     def values_read(self) -> list[str]:
-        """The columns of the file that the aggregates read, each once."""
-        return columns_read(self.window.aggregates)
+        """The columns of the file that the aggregates and the triggers of early results read, each once."""
+        triggers = self.window.triggers if isinstance(self.window, EmissionsWindow) else ()
+        of_triggers = (column for trigger in triggers for column in trigger.columns)
+        return list(dict.fromkeys([*columns_read(self.window.aggregates), *of_triggers]))
+
+    @property
+    def own_inputs(self) -> dict[str, pa.DataType]:
+        """The columns of a worker's table that only windows of this kind need."""
+        if self.is_adaptive:
+            return _ADAPTIVE_INPUTS
+        measured = isinstance(self.kind, EmissionsKind) and self.kind.size_bytes is not None
+        return {"size": _ADAPTIVE_INPUTS["size"]} if measured else {}
 
     @property
     def required(self) -> list[str]:
         """The columns of a worker's table in which a row must have a value to be in a window."""
         if self.is_adaptive:
             return list(_ADAPTIVE_INPUTS)
-        return [f"v_{c}" for c in self.values_read] if self.kind.null_values == "skip_row" else []
+        of_aggregates = columns_read(self.window.aggregates)
+        return [f"v_{c}" for c in of_aggregates] if self.kind.null_values == "skip_row" else []
 
     def left_out(self, updates: pa.Table) -> dict[str, Flags]:
         """Flags by reason (`accounts.REASONS`): True for each update that is in no window for this reason, whatever
@@ -168,7 +191,7 @@ class Definition:
     @property
     def own_columns(self) -> list[str]:
         """The columns of the table that only windows of this kind have."""
-        return list(_OWN_COLUMNS) if self.is_adaptive else []
+        return [name for name, _ in self._columns_of_kind()]
 
     def lateness(self, times: Any, cutoffs: Any) -> RowLateness:
         """The judgement about rows at `times`, with the `cutoffs` of `restatement.cutoffs`, both in microseconds."""
@@ -222,7 +245,7 @@ class Definition:
                 ("lo", pa.int64()),
                 ("row_id", pa.int64()),
                 *[(f"v_{c}", types[c]) for c in self.values_read],
-                *(_ADAPTIVE_INPUTS.items() if self.is_adaptive else ()),
+                *self.own_inputs.items(),
                 *([("sequence", pa.string())] if self.source.sequence else ()),
             ]
         )
@@ -241,7 +264,10 @@ class Definition:
             Column("window_start", "TIMESTAMP", "First instant of the window."),
             Column("window_end", "TIMESTAMP", f"End of the window, {end}."),
         ]
-        columns_of_kind = [Column(name, sql_type(kind), comment) for name, (kind, comment) in self._columns_of_kind()]
+        columns_of_kind = [
+            Column(name, "TIMESTAMP" if name in _TIMES else sql_type(kind), comment)
+            for name, (kind, comment) in self._columns_of_kind()
+        ]
         values = [
             Column(name, sql_type(self.result_types[name]), f"{describe(call)} over the window's rows.")
             for name, call in self.window.aggregates.items()
@@ -249,7 +275,7 @@ class Definition:
         return [*keys, *bounds, *columns_of_kind, *values]
 
     def result_schema(self) -> pa.Schema:
-        """The schema of `value_columns` in a worker's results: bounds are in microseconds."""
+        """The schema of `value_columns` in a worker's results: bounds and instants are in microseconds."""
         types = {name: arrow_type_of(spec) for name, spec in self.source.columns.items()}
         return pa.schema(
             [
@@ -262,7 +288,9 @@ class Definition:
         )
 
     def _columns_of_kind(self) -> list[tuple[str, tuple[pa.DataType, str]]]:
-        return [(name, _OWN_COLUMNS[name]) for name in self.own_columns]
+        if isinstance(self.window, EmissionsWindow):
+            return list(_EMISSION_COLUMNS.items())
+        return list(_OWN_COLUMNS.items()) if self.is_adaptive else []
 
     def table(self) -> Table:
         """The history table of the windows."""

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from spark_jobs.aggregates import Signature
 
-AGGREGATE, FORMAT = "tidemark_aggregate", "tidemark_format"
-"""The attributes of declared objects: an aggregate's `Signature`, a format's name."""
+AGGREGATE, FORMAT, TRIGGER = "tidemark_aggregate", "tidemark_format", "tidemark_trigger"
+"""The attributes of declared objects: an aggregate's or a trigger's `Signature`, a format's name."""
 _LOADING = RLock()
 
 
@@ -52,7 +52,11 @@ class Plugin:
 
     def aggregates(self) -> dict[str, Signature]:
         """The aggregates that it declares, by name."""
-        return {of.call.partition("(")[0]: of for of in self._declarations(AGGREGATE)}
+        return self._signatures(AGGREGATE)
+
+    def triggers(self) -> dict[str, Signature]:
+        """The triggers of early results that it declares, by name."""
+        return self._signatures(TRIGGER)
 
     def formats(self) -> list[str]:
         """The formats that it declares."""
@@ -62,9 +66,16 @@ class Plugin:
         """The declared object that makes the aggregate of this name."""
         return self._objects(AGGREGATE)[self.aggregates()[function]]
 
+    def trigger_constructor(self, function: str) -> Callable[..., Any]:
+        """The declared object that makes the trigger of this name."""
+        return self._objects(TRIGGER)[self.triggers()[function]]
+
     def parser(self, name: str) -> Callable[..., Any]:
         """The function that reads files of this format."""
         return self._objects(FORMAT)[name]
+
+    def _signatures(self, kind: str) -> dict[str, Signature]:
+        return {of.call.partition("(")[0]: of for of in self._declarations(kind)}
 
     def _declarations(self, kind: str) -> list[Any]:
         return list(self._objects(kind))

@@ -1,4 +1,4 @@
-"""The decorators by which a plugin's file declares its aggregates and formats."""
+"""The decorators by which a plugin's file declares its aggregates, triggers and formats."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from spark_jobs.aggregates import Number, Signature
-from spark_jobs.plugins.code import AGGREGATE, FORMAT
+from spark_jobs.plugins.code import AGGREGATE, FORMAT, TRIGGER
 
 _CALL = re.compile(r"([a-z_]+)\(.*\)")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -36,23 +36,48 @@ def aggregate(
     Raises:
         ValueError: `shown` is no call.
     """
+    of_types = None if operands is None else frozenset(operands)
+    return _declare_call(AGGREGATE, _signature(shown, least, most, numbers, optional, of_types))
+
+
+def trigger(
+    shown: str,
+    *,
+    operands: Iterable[str] | None = None,
+    least: int = 1,
+    most: int | None = 1,
+    numbers: Iterable[Number] = (),
+    optional: int = 0,
+) -> Callable[[Declared], Declared]:
+    """Declare a class of `spark_jobs.engine.windows.EarlyTrigger`, or a function that gives one, as a trigger of early
+    results.
+
+    It is called with the columns' names and then the numbers that a source file gives. Arguments: as for `aggregate`;
+    `least` is 0 for a trigger that reads no column.
+
+    Raises:
+        ValueError: `shown` is no call.
+    """
+    of_types = None if operands is None else frozenset(operands)
+    return _declare_call(TRIGGER, _signature(shown, least, most, numbers, optional, of_types))
+
+
+def _signature(
+    shown: str, least: int, most: int | None, numbers: Iterable[Number], optional: int, operands: frozenset[str] | None
+) -> Signature:
     call = _CALL.fullmatch(shown)
     if call is None:
         raise ValueError(
             f"expected a call of lowercase letters and underscores, such as product(column), found {shown!r}"
         )
+    return Signature(
+        shown, call[1], least=least, most=most, numbers=tuple(numbers), optional=optional, operands=operands
+    )
 
+
+def _declare_call(kind: str, signature: Signature) -> Callable[[Declared], Declared]:
     def declare(constructor: Declared) -> Declared:
-        signature = Signature(
-            shown,
-            call[1],
-            least=least,
-            most=most,
-            numbers=tuple(numbers),
-            optional=optional,
-            operands=None if operands is None else frozenset(operands),
-        )
-        setattr(constructor, AGGREGATE, signature)
+        setattr(constructor, kind, signature)
         return constructor
 
     return declare

@@ -14,20 +14,24 @@ VARIABLE = "TIDEMARK_PLUGINS"
 """The environment variable that names the folder; see `Settings.plugins`."""
 FORMATS = ("csv", "json", "ndjson", "parquet")
 """The formats that ship."""
+TRIGGER_NAMES = ("time", "count", "size", "rate_change", "memory_pressure", "end", "reset")
+"""The reasons of emissions and of closed windows that ship."""
 
 
 @dataclass(frozen=True)
 class Plugins:
-    """The declarations in the files of a folder: the signature of each aggregate, the file of each aggregate and of
-    each format, by name, and a line for each problem."""
+    """The declarations in the files of a folder: the signature of each aggregate and of each trigger of early results,
+    the file of each aggregate, trigger and format, by name, and a line for each problem."""
 
     signatures: Mapping[str, Signature]
     aggregates: Mapping[str, Plugin]
+    trigger_signatures: Mapping[str, Signature]
+    triggers: Mapping[str, Plugin]
     formats: Mapping[str, Plugin]
     problems: tuple[str, ...] = ()
 
 
-_NONE = Plugins({}, {}, {})
+_NONE = Plugins({}, {}, {}, {}, {})
 _READ: dict[Path, tuple[tuple[tuple[str, int, int], ...], Plugins]] = {}
 """The files of each folder when they were read (name, time, size), and their declarations."""
 
@@ -54,10 +58,11 @@ def read_plugins(folder: Path) -> Plugins:
 def _read_declarations(paths: list[Path]) -> Plugins:
     signatures, problems = dict[str, Signature](), list[str]()
     aggregates, formats = dict[str, Plugin](), dict[str, Plugin]()
+    trigger_signatures, triggers = dict[str, Signature](), dict[str, Plugin]()
     for path in paths:
         try:
             plugin = Plugin(path.name, path.read_text(encoding="utf-8"))
-            of_file, read = plugin.aggregates(), plugin.formats()
+            of_file, emitting, read = plugin.aggregates(), plugin.triggers(), plugin.formats()
         except Exception as error:
             problems.append(f"{path}: expected Python that can be imported, found {type(error).__name__}: {error}")
             continue
@@ -66,9 +71,14 @@ def _read_declarations(paths: list[Path]) -> Plugins:
                 problems.append(f"{path}: expected a name that no other aggregate has, found {name}")
             else:
                 signatures[name], aggregates[name] = signature, plugin
+        for name, signature in emitting.items():
+            if name in TRIGGER_NAMES or name in triggers:
+                problems.append(f"{path}: expected a name that no other trigger has, found {name}")
+            else:
+                trigger_signatures[name], triggers[name] = signature, plugin
         for name in read:
             if name in FORMATS or name in formats:
                 problems.append(f"{path}: expected a name that no other format has, found {name}")
             else:
                 formats[name] = plugin
-    return Plugins(signatures, aggregates, formats, tuple(problems))
+    return Plugins(signatures, aggregates, trigger_signatures, triggers, formats, tuple(problems))

@@ -40,8 +40,9 @@ def published_table(source: Source, table: str) -> PublishedTable:
     if name in source.windows and table in (name, f"silver.{name}"):
         definition = Definition(source, name)
         key = {k: sql_type_of(source.columns[k]) for k in definition.key}
-        last = {definition.identity[-1]: "STRING" if definition.is_adaptive else "TIMESTAMP"}
-        return PublishedTable(f"silver.{name}", key | last, definition.values_read, definition)
+        types = {column.name: column.type for column in definition.value_columns()}
+        key |= {column: types[column] for column in definition.identity if column not in key}
+        return PublishedTable(f"silver.{name}", key, definition.values_read, definition)
     if source.state is not None and name == source.name and table in (name, f"gold.{name}"):
         read = [c for c in source.state.components.values() if isinstance(c, str)]
         return PublishedTable(

@@ -29,7 +29,7 @@ from spark_jobs.restatement.stream_times import find_cutoffs
 from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.publication import visible_rows
 from spark_jobs.storage.delta.data_files import StoredRows
-from spark_jobs.storage.descriptions.column_types import INSTANT, arrow_type_of
+from spark_jobs.storage.descriptions.column_types import INSTANT
 from spark_jobs.storage.descriptions.tables import STATE, VALIDITY
 from spark_jobs.storage.descriptions.times import EPOCH, instant, micros, parse_time
 from spark_jobs.storage.lakes.lake import TableReader
@@ -82,7 +82,7 @@ def why(lake: TableReader, source: Source, table: str, key: Sequence[str], limit
     """The revisions of the row of `table` with this key, and up to `limit` deltas behind it (0: all), oldest first.
 
     `table` is `silver.<definition>`, `gold.<source>`, or the name alone. `key` gives the key's columns in order, or
-    each as `column=value`; a window's key ends with `window_start` (adaptive ones: `window_id`).
+    each as `column=value`; a window's key ends with `window_start` (adaptive ones: `window_id`; emissions: `emission`).
 
     Raises:
         ParameterError: no such table, or the key does not fit it.
@@ -124,14 +124,14 @@ class _Read:
     @cached_property
     def _scalars(self) -> dict[str, pa.Scalar]:
         """The key's values as the files have them."""
-        declared = self.point.source.columns
+        definition = self.table.definition
+        types = pa.schema([]) if definition is None else definition.result_schema()
         scalars = {}
         for column, text in self.key.items():
             if column == "window_start":
                 scalars[column] = pa.scalar(parse_time(text), INSTANT)
             else:
-                of_file = self.table.definition is not None and column in self.table.definition.key
-                kind = arrow_type_of(declared[column]) if of_file else pa.string()
+                kind = types.field(column).type if column in types.names else pa.string()
                 scalars[column] = pa.scalar(text).cast(kind)
         return scalars
 
@@ -354,4 +354,8 @@ def _counting_deltas(
     last = micros(published.values["window_end"]) - int(definition.kind.half_open)
     ends = judged.last if definition.kind.halo is None else np.full(times.size, last)
     counts = (judged.placed >= first) & (judged.placed <= last) & (judged.moved | (ends >= judged.min_end))
+    if "emitted_at" in definition.own_columns and published.values["trigger"] != "end":
+        # an early result has the rows before its instant, or up to the row that fired
+        emitted = micros(published.values["emitted_at"])
+        counts &= judged.placed < emitted if published.values["trigger"] == "time" else judged.placed <= emitted
     return [row for row, counted in zip(rows, counts & ~judged.discarded, strict=True) if counted]

@@ -71,7 +71,7 @@ class UpdatesInReach:
                 "lo": pa.array(self._cutoffs(rows)),
                 **{name: rows[name] for name in ("row_id", "diff")},
                 **{f"v_{column}": rows[f"c_{column}"] for column in definition.values_read},
-                **(self._adaptive(rows) if definition.is_adaptive else {}),
+                **{name: self._own_input(name, rows) for name in definition.own_inputs},
                 **({"sequence": sequence_texts([rows[c] for c in self._sequence])} if self._sequence else {}),
                 "touched": pa.array(self._is_touching(rows)),
             }
@@ -102,7 +102,7 @@ class UpdatesInReach:
             *marks,
             *self._keys,
             *values,
-            *(self._adaptive_columns if self.definition.is_adaptive else []),
+            *self._columns_of_own_inputs,
             *self._sequence,
         ]
 
@@ -111,11 +111,15 @@ class UpdatesInReach:
         return [f"c_{column}" for column in self.definition.source.sequence]
 
     @property
-    def _adaptive_columns(self) -> list[str]:
+    def _columns_of_own_inputs(self) -> list[str]:
         window = self.definition.window
         vector, size = getattr(window, "vector", None), getattr(window, "size_bytes", None)
-        sizes = [f"c_{column}" for column in self.definition.source.columns] if size is None else [f"c_{size}"]
-        return ["delta_id", "entity" if vector is None else f"c_{vector}", *sizes]
+        read = {
+            "delta_id": ["delta_id"],
+            "vector": ["entity" if vector is None else f"c_{vector}"],
+            "size": [f"c_{column}" for column in self.definition.source.columns] if size is None else [f"c_{size}"],
+        }
+        return [column for name in self.definition.own_inputs for column in read[name]]
 
     def _drop_start(self, rows: pa.Table) -> Ints:
         drops = self.definition.source.drops
@@ -142,15 +146,15 @@ class UpdatesInReach:
         published_us, reached_us = self.since
         return (numbers(rows["time"]) >= published_us) | (numbers(rows["event_time"]) >= reached_us)
 
-    def _adaptive(self, rows: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """The delta id, vector and size of each row, as adaptive windows take them."""
+    def _own_input(self, name: str, rows: pa.Table) -> pa.ChunkedArray | pa.Array:
+        """The delta id, vector or size of each row, as adaptive windows and emissions take them."""
         window = self.definition.window
         vector, size = getattr(window, "vector", None), getattr(window, "size_bytes", None)
-        return {
-            "delta_id": rows["delta_id"],
-            "vector": rows["entity"] if vector is None else rows[f"c_{vector}"].cast(pa.string()),
-            "size": self._bytes(rows) if size is None else rows[f"c_{size}"],
-        }
+        if name == "size":
+            return self._bytes(rows) if size is None else rows[f"c_{size}"]
+        if name == "vector" and vector is not None:
+            return rows[f"c_{vector}"].cast(pa.string())
+        return rows["entity" if name == "vector" else name]
 
     def _bytes(self, rows: pa.Table) -> pa.Array:
         """The bytes of each row's values: a text has those of its UTF-8, a decimal 16, another number or a time 8, a

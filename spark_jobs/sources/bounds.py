@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from spark_jobs.sources.check_base import ROWS, STATE
 from spark_jobs.sources.columns import DeclaredColumn
 from spark_jobs.sources.data_checks import Between, Freshness, In, Matches, OfExpectation
+from spark_jobs.sources.emissions import OWN_COLUMNS
 from spark_jobs.sources.problems import Problem, name_problem, refuse, show
 from spark_jobs.sources.quantities import DAY_US, parse_instant
 
@@ -67,7 +68,7 @@ def check_data_checks(draft: Draft) -> Iterator[Problem]:
         if check is None:
             continue
         path = f"checks.{name}"
-        tables = [ROWS, *draft.windows, *([STATE] if draft.state_mode is not None else [])]
+        tables = [ROWS, *draft.windows, *draft.emissions, *([STATE] if draft.state_mode is not None else [])]
         if check.table not in tables:
             yield name_problem(f"{path}.table", "table of the source", check.table, tables)
             continue
@@ -93,9 +94,11 @@ def columns_of(draft: Draft, table: str) -> dict[str, DeclaredColumn | None]:
             STATE_TIME: time,
             "delta_count": DeclaredColumn.model_validate("int"),
         }
-    window = draft.windows[table]
+    window = (draft.windows | draft.emissions)[table]
     keys = {key: draft.columns.get(key) for key in window.key}
-    return {**keys, **dict.fromkeys(BOUNDS, time), **dict.fromkeys(window.aggregates)}
+    types = dict(zip(OWN_COLUMNS, map(DeclaredColumn.model_validate, ("int", "string", "timestamp")), strict=True))
+    of_kind = types if table in draft.emissions else {}
+    return {**keys, **dict.fromkeys(BOUNDS, time), **of_kind, **dict.fromkeys(window.aggregates)}
 
 
 def _field(check: DataCheck) -> str:

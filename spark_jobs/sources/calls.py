@@ -1,4 +1,5 @@
-"""Calls as a source file writes them, `name(argument, …)`: aggregates of windows, and triggers of adaptive windows."""
+"""Calls as a source file writes them, `name(argument, …)`: aggregates of windows, triggers that close adaptive windows,
+and triggers of early results."""
 
 from __future__ import annotations
 
@@ -16,22 +17,23 @@ from spark_jobs.sources.problems import did_you_mean, refuse, refuse_in_words, s
 from spark_jobs.sources.quantities import parse_size
 from spark_jobs.sources.section import Section
 
-_CALL = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
+CALL = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
 _COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 _NUMBER = re.compile(r"\d+(\.\d+)?(e-?\d+)?")
 
 
-def _refuse_call(
+def refuse_call(
     calls: Iterable[str], value: Any, call: tuple[str, list[str]] | None, names: Iterable[str]
 ) -> PydanticCustomError:
-    """The refusal of a value that is none of `calls`; it suggests the nearest of `names`."""
+    """The refusal of a value that is none of `calls`; it suggests the nearest of `names`. `call`: the value's name and
+    arguments, if it has the form of a call."""
     near = "" if call is None or call[0] in names else did_you_mean(call[0], names)
     return refuse_in_words(", ".join(calls), f"{show(value)}{near}")
 
 
 def split_call(text: Any) -> tuple[str, list[str]] | None:
     """`name(a, b)` or `name` as a name and its arguments; None for anything else."""
-    match = _CALL.fullmatch(text) if isinstance(text, str) else None
+    match = CALL.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         return None
     inside = (match[2] or "").strip()
@@ -41,7 +43,7 @@ def split_call(text: Any) -> tuple[str, list[str]] | None:
 class AggregateCall(Section):
     """One aggregate of a window: a function of `AGGREGATES` or of a plugin, with its columns and its numbers."""
 
-    short_forms: ClassVar = ({"type": "string", "pattern": rf"^{_CALL.pattern}$"},)
+    short_forms: ClassVar = ({"type": "string", "pattern": rf"^{CALL.pattern}$"},)
     has_long_form: ClassVar = False
 
     function: str
@@ -72,14 +74,22 @@ class AggregateCall(Section):
         signatures = {**AGGREGATES, **of_team.signatures}
         if call is None or call[0] not in signatures or "(" not in value:
             calls = [*(signature.call for signature in signatures.values()), *of_team.problems]
-            raise _refuse_call(calls, value, call, signatures)
+            raise refuse_call(calls, value, call, signatures)
         function, arguments = call
-        signature = signatures[function]
-        columns = [argument for argument in arguments if _COLUMN.fullmatch(argument)]
-        numbers = arguments[len(columns) :]
-        if columns != arguments[: len(columns)] or not _fits(signature, columns, numbers):
-            raise refuse(_describe_signature(signature), value)
-        return {"function": function, "columns": tuple(columns), "numbers": tuple(float(n) for n in numbers)}
+        return {"function": function, **read_arguments(signatures[function], arguments, value)}
+
+
+def read_arguments(signature: Signature, arguments: list[str], value: Any) -> dict[str, Any]:
+    """The `columns` and `numbers` of a call with these arguments; `value` is the call as the file has it.
+
+    Raises:
+        PydanticCustomError: the arguments do not fit the signature.
+    """
+    columns = [argument for argument in arguments if _COLUMN.fullmatch(argument)]
+    numbers = arguments[len(columns) :]
+    if columns != arguments[: len(columns)] or not _fits(signature, columns, numbers):
+        raise refuse(_describe_signature(signature), value)
+    return {"columns": tuple(columns), "numbers": tuple(float(n) for n in numbers)}
 
 
 def _fits(signature: Signature, columns: list[str], numbers: list[str]) -> bool:
@@ -130,7 +140,7 @@ class TriggerCall(Section):
     def _accept_a_call(cls, value: Any) -> Any:
         call = split_call(value)
         if call is None or call[0] not in TRIGGERS:
-            raise _refuse_call(TRIGGERS.values(), value, call, TRIGGERS)
+            raise refuse_call(TRIGGERS.values(), value, call, TRIGGERS)
         reason, arguments = call
         return {"reason": reason, "threshold": _threshold(reason, arguments, value)}
 

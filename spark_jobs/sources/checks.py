@@ -15,9 +15,11 @@ from spark_jobs.sources.calls import AggregateCall
 from spark_jobs.sources.columns import DeclaredColumn, LandingOptions
 from spark_jobs.sources.data_checks import DataCheck
 from spark_jobs.sources.drops import alignment_problem, schedule
+from spark_jobs.sources.emissions import ENDING, OWN_COLUMNS, EarlyTriggerCall
 from spark_jobs.sources.extracts import AnyLanding
 from spark_jobs.sources.problems import Problem, join_path, name_problem, show
 from spark_jobs.sources.quantities import DAY_US, HOUR_US, instant_at
+from spark_jobs.sources.section import is_identifier
 from spark_jobs.sources.state import DeleteWhen
 from spark_jobs.sources.windows import Grace
 
@@ -59,6 +61,9 @@ class DraftWindow:
     size_bytes: str | None = None
     grace: Grace | None = None
     has_late: bool = False
+    triggers: tuple[EarlyTriggerCall, ...] = ()
+    emits: bool = False
+    """True if the file asks for the window's early results."""
 
 
 @dataclass
@@ -77,6 +82,11 @@ class Draft:
     delete_when: DeleteWhen | None = None
     data_checks: dict[str, DataCheck | None] = field(default_factory=dict)
     """The declared checks; None for a check that has a problem of its own."""
+
+    @property
+    def emissions(self) -> dict[str, DraftWindow]:
+        """The windows that emit early results, by the names of their emissions."""
+        return {name + ENDING: window for name, window in self.windows.items() if window.emits}
 
 
 Check = Callable[[Draft], Iterator[Problem]]
@@ -189,6 +199,20 @@ def _check_windows(draft: Draft) -> Iterator[Problem]:
             yield from _check_aggregate(draft, f"{path}.aggregates.{output}", output, aggregate, window.key)
         if window.kind == "adaptive":
             yield from _check_adaptive(draft, path, window)
+        if window.emits:
+            yield from _check_emissions(draft, name, window)
+
+
+def _check_emissions(draft: Draft, name: str, window: DraftWindow) -> Iterator[Problem]:
+    path = f"windows.{name}"
+    if not is_identifier(name + ENDING):
+        yield Problem(path, f"a name so short that it is one with `{ENDING}`, too", repr(name))
+    for trigger in window.triggers:
+        for column in trigger.columns:
+            yield from _column(draft, f"{path}.triggers", column, trigger.operands, f" for {trigger.function}")
+    for place, names in (("key", window.key), ("aggregates", tuple(window.aggregates))):
+        for taken in sorted({*OWN_COLUMNS}.intersection(names)):
+            yield Problem(join_path(path, place), "names that emissions have no column of", repr(taken))
 
 
 def _check_grace(draft: Draft, path: str, grace: Grace, has_late: bool) -> Iterator[Problem]:
@@ -281,7 +305,7 @@ def _check_compaction(draft: Draft) -> Iterator[Problem]:
 def _check_tables(draft: Draft) -> Iterator[Problem]:
     source = draft.values.get("source")
     if source is not None:
-        yield from _clashes_within(source, draft.windows)
+        yield from _clashes_within(source, [*draft.windows, *draft.emissions])
 
 
 def _own_name(path: str, name: str, also: frozenset[str] = frozenset()) -> Iterator[Problem]:

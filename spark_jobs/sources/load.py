@@ -17,7 +17,7 @@ from spark_jobs.sources.quantities import local_start
 from spark_jobs.sources.section import Section
 from spark_jobs.sources.source import Source
 from spark_jobs.sources.state import Operations, State
-from spark_jobs.sources.windows import AdaptiveWindow, WindowBase
+from spark_jobs.sources.windows import AdaptiveWindow, EmittingWindow
 from spark_jobs.sources.yaml_file import read_yaml
 
 
@@ -89,6 +89,8 @@ def _draft_window(raw: Any) -> DraftWindow:
         size_bytes=read.get("size_bytes"),
         grace=read.get("grace"),
         has_late="late" in raw,
+        triggers=read.get("triggers") or () if raw.get("kind") != "adaptive" else (),
+        emits=read.get("emit") == "early",
         aggregates={name: aggregate for name, aggregate in aggregates.items() if aggregate is not _UNREAD},
     )
 
@@ -127,7 +129,7 @@ def _adapter_of(field: FieldInfo) -> TypeAdapter[Any]:
 
 _UNREAD = object()
 _FIELDS = _adapters_of(Source)
-_WINDOW_FIELDS = _adapters_of(WindowBase)
+_WINDOW_FIELDS = _adapters_of(EmittingWindow)
 _ADAPTIVE_FIELDS = _adapters_of(AdaptiveWindow)
 _STATE_FIELDS = _adapters_of(State)
 _OPERATION_FIELDS = _adapters_of(Operations)

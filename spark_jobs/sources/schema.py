@@ -18,8 +18,8 @@ _SIZES = {"string": "minLength", "array": "minItems", "object": "minProperties"}
 _LIMITS = """
 `tidemark check` also tests conditions that no schema has: that a name is declared elsewhere in the file (a key, a
 column of an aggregate, a timeline), that keys go together (a `limit` only beside `reemit`, a `format` only of a time),
-that an aggregate or a format of files exists and takes these arguments (teams have their own), and that no other
-source has the name of a table.
+that an aggregate, a trigger or a format of files exists and takes these arguments (teams have their own), and that no
+other source has the name of a table.
 """
 
 

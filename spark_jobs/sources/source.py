@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -22,12 +23,13 @@ from spark_jobs.sources.cases import Case
 from spark_jobs.sources.columns import DeclaredColumn, Zone
 from spark_jobs.sources.data_checks import DataCheck
 from spark_jobs.sources.drops import Schedule, schedule
+from spark_jobs.sources.emissions import ENDING, EmissionsWindow
 from spark_jobs.sources.extracts import AnyLanding, Extract
 from spark_jobs.sources.problems import refuse
 from spark_jobs.sources.quantities import DAY_US, Every, Instant, PositiveDuration, Size, local_start
 from spark_jobs.sources.section import Identifier, Section
 from spark_jobs.sources.state import CompactionRules, State, names_to_themselves
-from spark_jobs.sources.windows import Names, Window
+from spark_jobs.sources.windows import EmittingWindow, Names, Window
 
 NameMap = Annotated[
     dict[Identifier, str],
@@ -179,7 +181,7 @@ class Source(Section):
     sequence: Names = ()
     """Columns that order rows of one time ahead of their row ids, such as a log position or a sequence number. The
     first column counts first; null is the least value."""
-    windows: dict[Identifier, Window] = Field(default_factory=dict)
+    declared_windows: dict[Identifier, Window] = Field(default_factory=dict, alias="windows")
     """The windows, each published as the table `silver.<name>`."""
     state: State | None = None
     checks: dict[Identifier, DataCheck] = Field(default_factory=dict)
@@ -236,6 +238,17 @@ class Source(Section):
     def brought(self) -> str:
         """The word for one item of a drop: a file, a row of a table, or a message of a topic."""
         return {"files": "file", "table": "row", "topic": "message"}[self.landing.kind]
+
+    @cached_property
+    def windows(self) -> dict[str, Window | EmissionsWindow]:
+        """The windows that are published as `silver.<name>`: the declared ones, each followed by its emissions if the
+        file asks for them."""
+        windows: dict[str, Window | EmissionsWindow] = {}
+        for name, window in self.declared_windows.items():
+            windows[name] = window
+            if isinstance(window, EmittingWindow) and window.emit == "early":
+                windows[name + ENDING] = EmissionsWindow(window)
+        return windows
 
     @property
     def primary_timeline(self) -> str:
@@ -309,15 +322,21 @@ class Source(Section):
         }
         if self.keeps_chains:
             parts["chains"] = {"kept": True}
-        for name, window in plain["windows"].items():
-            keys = {key: value for key, value in window.items() if key not in _ADDED or value != _ADDED[key]}
-            parts[f"window.{name}"] = {**keys, "time": self.window_time(name), **self._plugins(name), **order}
+        for name, window in self.windows.items():
+            plain_window = plain["windows"][name if name in plain["windows"] else name.removesuffix(ENDING)]
+            declared = {key: value for key, value in plain_window.items() if key not in _ADDED or value != _ADDED[key]}
+            if isinstance(window, EmittingWindow):
+                # early results change nothing in the table of the windows
+                del declared["emit"], declared["triggers"]
+            parts[f"window.{name}"] = {**declared, "time": self.window_time(name), **self._plugins(name), **order}
         return {name: _hash(part) for name, part in sorted(parts.items())}
 
     def _plugins(self, window: str) -> dict[str, Any]:
         """The digests of the plugins whose aggregates a window has: changed code may compute something else."""
-        calls = self.windows[window].aggregates.values()
-        digests = {call.plugin.digest for call in calls if call.plugin is not None}
+        of = self.windows[window]
+        plugins = [call.plugin for call in of.aggregates.values()]
+        plugins += [call.plugin for call in of.triggers] if isinstance(of, EmissionsWindow) else []
+        digests = {plugin.digest for plugin in plugins if plugin is not None}
         return {"plugins": sorted(digests)} if digests else {}
 
 

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, PositiveInt, ValidationInfo, field_
 
 from spark_jobs.sources.calls import AggregateCall, TriggerCall
 from spark_jobs.sources.columns import Zone
+from spark_jobs.sources.emissions import EarlyTriggerCall
 from spark_jobs.sources.problems import refuse, refuse_in_words
 from spark_jobs.sources.quantities import (
     DAY_US,
@@ -96,6 +97,7 @@ class WindowBase(Section):
     refused_keys: ClassVar[dict[str, str]] = {
         "step": "`advance` (of kind hopping)",
         "target": "`target_batch_size` (of kind adaptive)",
+        "emit": "no such key for kind adaptive: its triggers close windows, so its table has what they emit",
     }
     key: Names
     """The column, or columns, whose values have windows of their own."""
@@ -111,7 +113,30 @@ class WindowBase(Section):
     time removes it from the published table; its history stays."""
 
 
-class SlidingWindow(WindowBase):
+class EmittingWindow(WindowBase):
+    """The fields of windows that can emit early results: all but adaptive ones, which triggers close."""
+
+    emit: Literal["end", "early"] = "end"
+    """`early`: the table `silver.<name>_emissions` has the early results of each window that `triggers` emit, and its
+    result. `end`: there is no such table."""
+    triggers: tuple[EarlyTriggerCall, ...] = ()
+    """The triggers of early results, beside `emit: early`. Of several that fire at a row, the first in this list is
+    named."""
+
+    @model_validator(mode="after")
+    def _check_triggers(self) -> EmittingWindow:
+        names = [trigger.function for trigger in self.triggers]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise refuse_in_words("each trigger once", f"{', '.join(repeated)} repeated")
+        if self.emit == "early" and not names:
+            raise refuse_in_words("`triggers` beside `emit: early`: what emits early results", "none")
+        if names and self.emit == "end":
+            raise refuse_in_words("`emit: early` beside `triggers`, which only emit early results", "none")
+        return self
+
+
+class SlidingWindow(EmittingWindow):
     """KIP-450 windows `[s, s + size]`, both ends inclusive."""
 
     kind: Literal["sliding"]
@@ -135,7 +160,7 @@ class SlidingWindow(WindowBase):
         return tick_us
 
 
-class SessionWindow(WindowBase):
+class SessionWindow(EmittingWindow):
     """Sessions: rows of one key that are at most `gap` apart. The bounds are the first and the last time."""
 
     kind: Literal["session"]
@@ -143,7 +168,7 @@ class SessionWindow(WindowBase):
     """The longest pause within a session."""
 
 
-class TumblingWindow(WindowBase):
+class TumblingWindow(EmittingWindow):
     """Windows `[k * size + offset, (k + 1) * size + offset)`; `fixed` is another name for it."""
 
     kind: Literal["tumbling", "fixed"]
@@ -153,7 +178,7 @@ class TumblingWindow(WindowBase):
     """The distance of the grid of windows from 1970-01-01."""
 
 
-class HoppingWindow(WindowBase):
+class HoppingWindow(EmittingWindow):
     """Windows `[k * advance + offset, k * advance + offset + size)`, where `advance` is at most `size`."""
 
     kind: Literal["hopping"]
@@ -182,7 +207,7 @@ class HoppingWindow(WindowBase):
         return advance_us
 
 
-class CalendarWindow(WindowBase):
+class CalendarWindow(EmittingWindow):
     """Days, weeks, months, quarters or years of a time zone, from local midnight to local midnight, half open."""
 
     kind: Literal["calendar"]

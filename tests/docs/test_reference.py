@@ -23,6 +23,7 @@ from spark_jobs.engine.records.rules import FILE_RULES, RULES
 from spark_jobs.engine.windows import POLICIES
 from spark_jobs.errors import TidemarkError
 from spark_jobs.settings.sources import REQUIRED, SECRETS
+from spark_jobs.sources.emissions import EARLY_TRIGGERS
 from spark_jobs.sources.schema import json_schema
 from spark_jobs.sources.windows import PolicyName
 from tests.architecture.source_tree import ROOT, modules
@@ -233,6 +234,7 @@ def test_policies_kinds_of_checks_and_aggregates_are_in_the_pages_about_them() -
     named = {
         "howto/late-data.md": POLICIES.keys(),
         "howto/checks.md": checks,
+        "howto/early-results.md": EARLY_TRIGGERS.keys(),
         "reference/source-files.md": AGGREGATES.keys(),
     }
     assert len(checks) > 10

@@ -6,7 +6,7 @@ reads source files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -14,6 +14,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from spark_jobs.engine.twins import adaptive_windows as twin
+from spark_jobs.engine.twins.emissions import NaiveWindow, emissions
 from spark_jobs.engine.twins.windows import VALUE_AGGREGATES, edge, exact_sum, exact_variance, mean
 from spark_jobs.engine.windows import Cuts, Trigger
 
@@ -51,6 +52,8 @@ class Spec:
     policy: str = "reemit"
     limit: int | None = None
     aggregates: Sequence[tuple[str, str, tuple[str, ...], tuple[float, ...]]] = ()
+    emits: Sequence[Trigger] = ()
+    """The triggers of early results: emissions are published, not windows."""
 
     @property
     def half_open(self) -> bool:
@@ -159,7 +162,22 @@ def expected(spec: Spec, rows: Iterable[Row]) -> dict[tuple[Any, ...], dict[str,
         return _adaptive(spec, good)
     makers: dict[str, Callable[[Spec, Sequence[Row]], Content]] = {"sliding": _sliding, "session": _sessions}
     content = makers.get(spec.kind, _grids)(spec, good)
+    if spec.emits:
+        return dict(emission for window, held in content.items() for emission in _emissions(spec, window, held))
     return {window: _outputs(spec, held) for window, held in content.items()}
+
+
+def _emissions(
+    spec: Spec, window: tuple[Any, ...], held: Sequence[Row]
+) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The emissions of a window, by the twin: (key, start, end, number), and the output columns."""
+    ordered = sorted(held, key=lambda row: (placed(spec, row), row.time, row.row_id))
+    _, start, end = window
+    times = [placed(spec, row) for row in ordered]
+    naive = NaiveWindow(start, end, end - int(spec.half_open), times, [row_bytes(row) for row in ordered])
+    for number, emission in enumerate(emissions(naive, spec.emits, 1_000_000), start=1):
+        own = {"trigger": emission.reason, "emitted_at": emission.at}
+        yield (*window, number), {**own, **_outputs(spec, ordered[: emission.upto])}
 
 
 def _outputs(spec: Spec, held: Sequence[Row]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.engine.spark.windows import METRICS
-from spark_jobs.engine.windows import SLICE_COLUMN, SLICES, Account, HotKey, Sessions, slice_halo
+from spark_jobs.engine.windows import SLICE_COLUMN, SLICES, Account, HotKey, slice_halo
 from spark_jobs.engine.windows.slices import Halo, cells_of
 from spark_jobs.restatement.reach import ranges_near
 from spark_jobs.restatement.restater import Restater, WorkerReport
@@ -82,14 +82,13 @@ class Simulation:
         return outcome.account
 
     def published(self) -> dict[tuple[Any, ...], dict[str, Any]]:
-        """(key, start, end[, window_id]) -> what the oracle calls outputs."""
+        """(key, start, end[, window_id or emission]) -> what the oracle calls outputs."""
         found = {}
         for window in self.windows:
             key = tuple(window[f"k_{k}"] for k in self.definition.key)
-            identity: tuple[Any, ...] = (key, window["window_start"], window["window_end"])
             own = {name: window[name] for name in self.definition.own_columns}
-            if own:
-                identity = (*identity, own.pop("window_id"))
+            more = [own.pop(name) for name in self.definition.kind.identity if name != "window_start"]
+            identity: tuple[Any, ...] = (key, window["window_start"], window["window_end"], *more)
             outputs = {name: window[f"a_{name}"] for name in self.definition.window.aggregates}
             assert identity not in found, "a window is published once"
             found[identity] = {**own, **outputs}
@@ -110,7 +109,7 @@ class Simulation:
 
     def _identity(self) -> list[str]:
         keys = [f"k_{k}" for k in self.definition.key]
-        return [*keys, "window_id" if self.definition.is_adaptive else "window_start", "known_from"]
+        return [*keys, *self.definition.kind.identity, "known_from"]
 
     def _read(self, everything: bool, expired: int | None) -> tuple[list[dict[str, Any]], list[Update]]:
         """The published windows and the updates that a run reads."""
@@ -142,9 +141,9 @@ class Simulation:
 
     def _breaks(self, low: int, length: int, cells: int, times: list[int]) -> tuple[int | None, ...] | None:
         kind = self.definition.kind
-        if not isinstance(kind, Sessions):
+        if slice_halo(kind) is not None:
             return None
-        breaks = [later for earlier, later in pairwise(sorted(times)) if later - earlier > kind.gap]
+        breaks = [later for earlier, later in pairwise(sorted(times)) if later - earlier > kind.span]
         return tuple(next((at for at in breaks if (at - low) // length == cell), None) for cell in range(cells))
 
     def _given(

@@ -80,14 +80,16 @@ def test_the_page_shows_the_table_that_its_rows_make(place: int) -> None:
         "delta_id": "id",
         "windows": {"shown": {"key": "meter", **window}},
     }
-    simulation = Simulation(Definition(parse_source(yaml.safe_dump(document), file="meters.yml"), "shown"))
+    name = "shown_emissions" if window.get("emit") == "early" else "shown"
+    simulation = Simulation(Definition(parse_source(yaml.safe_dump(document), file="meters.yml"), name))
     simulation.run(rows()[:3])
     simulation.run(rows()[3:])
     made = []
     for (_, start, end, *number), outputs in sorted(simulation.published().items()):
         cells = {"window_start": time_shown(start), "window_end": time_shown(end)}
-        cells |= {"window_id": number[0]} if number else {}
-        made.append(cells | {name: shown(value) for name, value in outputs.items()})
+        cells |= {simulation.definition.kind.identity[-1]: str(number[0])} if number else {}
+        times = {"emitted_at": time_shown(outputs.pop("emitted_at"))} if "emitted_at" in outputs else {}
+        made.append(cells | times | {name: shown(value) for name, value in outputs.items()})
     assert [{name: row[name] for name in table[0]} for row in made] == table
 
 
