@@ -19,7 +19,7 @@ from spark_jobs.sources.section import Section
 
 if TYPE_CHECKING:
     from spark_jobs.sources.calls import AggregateCall
-    from spark_jobs.sources.windows import EmittingWindow, Late
+    from spark_jobs.sources.windows import EmittingWindow, Grace, Late
 
 ENDING = "_emissions"
 """The ending of the name of a window's emissions."""
@@ -114,6 +114,11 @@ class EmissionsWindow:
 
     of: EmittingWindow
     kind = "emissions"
+
+    @property
+    def grace(self) -> Grace | None:
+        """The grace of the window."""
+        return self.of.grace
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from spark_jobs.engine.measures import (
     windows,
 )
 from spark_jobs.engine.measures.sums import Scaled
-from spark_jobs.engine.twins.adaptive_windows import _change
+from spark_jobs.engine.twins.adaptive_windows import change_of_rates
 from spark_jobs.engine.windows import (
     AdaptiveKind,
     Calendar,
@@ -160,7 +160,7 @@ def test_the_change_of_a_rate_is_that_of_the_adaptive_windows_twin(given: list[f
     change = rates.rate_change(given)
     assert (change is None) == (len(given) < 10)
     if change is not None:
-        assert change == pytest.approx(_change(given), rel=1e-12)
+        assert change == pytest.approx(change_of_rates(given), rel=1e-12)
 
 
 ENTITY_CHUNKS = {
