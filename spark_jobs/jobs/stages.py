@@ -19,6 +19,7 @@ from spark_jobs.gates import preload
 from spark_jobs.jobs.compact import RestatedStates, restate_states, state_scope
 from spark_jobs.jobs.context import RunStage, Stage
 from spark_jobs.jobs.land import Landed, land_files
+from spark_jobs.jobs.names import let_names_follow
 from spark_jobs.jobs.preparation import prepare_run
 from spark_jobs.jobs.publish import publish
 from spark_jobs.jobs.seal import Sealed, advance_trace
@@ -62,6 +63,9 @@ def land(stage: RunStage) -> Report:
     stage.report_step("looking for files")
     landed = _land(stage, on_work=partial(_begin_work, stage))
     index_chunks(stage.lake, stage.source)
+    if not stage.publication.definition:
+        # the rows of a first run can be read by name although it has not published yet, or never will
+        let_names_follow(stage.settings, stage.lake, stage.source)
     # landings of an earlier run, too, so that a repeated run meets a failed gate again
     landings = pending_landings(stage.lake, stage.source, stage.frontiers.landed_through)
     if landings:
