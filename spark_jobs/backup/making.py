@@ -180,8 +180,8 @@ class _Making:
 
     def _keep_landed(self, version: int) -> list[Kept]:
         landed = list(landed_files(self._lake, version))
-        kept = self._all("landed files", partial(self._keep_landed_file, Store.at(self._settings.landing)), landed)
-        changed = [path for (path, *_), file in zip(landed, kept, strict=True) if file is None]
+        copies = self._all("landed files", partial(self._keep_landed_file, Store.at(self._settings.landing)), landed)
+        changed = [path for (path, *_), file in zip(landed, copies, strict=True) if file is None]
         if changed:
             raise LandedFilesChanged(
                 expected=f"the files that landed, in {self._settings.landing}",
@@ -190,7 +190,7 @@ class _Making:
                 next_step="bring them back, run their drops again, or back up without --landing",
                 files=changed,
             )
-        return [file for file in kept if file is not None]
+        return [file for file in copies if file is not None]
 
     def _keep_landed_file(self, folder: Store, file: tuple[str, str, int]) -> Kept | None:
         """Keep a landed file; None if it is gone, or has other content than when it landed."""

@@ -117,7 +117,8 @@ def compact(stage: RunStage) -> Report:
         keep_trace_size(stage.judged, lake, upkeep.after.arrangement)
     # this run's chunks are not published yet: a run that repeats it finds them by their landings
     chunks = merge_due(lake, source, fence.token, published.landed_through)
-    index_chunks(lake, source)
+    if chunks.rows:
+        index_chunks(lake, source)
     return report | {"chunks_before": chunks.chunks_before, "chunks_after": chunks.chunks_after}
 
 

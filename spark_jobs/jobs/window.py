@@ -49,9 +49,11 @@ def restate_windows(
     `promotes`: the rows that an environment has computed of a changed definition; they are written in place of others.
     """
     report: dict[str, Any] = {"definitions": [d.name for d in definitions]}
+    # other cutoffs make a run one of everything, too: of such a run no environment has computed the rows
+    computed = promotes if scope.everything else None
     scope = with_cutoffs(lake, scope, definitions)
-    if promotes is not None and scope.everything:
-        return _promote(lake, scope, definitions, token, promotes, report)
+    if computed is not None:
+        return _promote(lake, scope, definitions, token, computed, report)
     if scope.nothing_to_do() or not (definitions or scope.everything or scope.has_horizon):
         return RestatedWindows(report, scope)
     ranges = touched_ranges(lake, scope, definitions)
@@ -80,11 +82,11 @@ def restate_windows(
 
 
 def _promote(
-    lake: Lake, scope: Scope, definitions: Sequence[Definition], token: int, kept: KeptRows, report: dict[str, Any]
+    lake: Lake, scope: Scope, definitions: Sequence[Definition], token: int, computed: KeptRows, report: dict[str, Any]
 ) -> RestatedWindows:
     """Write the rows that an environment's build computed."""
     for table in [*(definition.table() for definition in definitions), LATE]:
-        kept.append(lake, table, token)
-    report.update(accounts=dict(kept.accounts), promoted=True)
-    accounts = {name: Account(**numbers) for name, numbers in kept.accounts.items()}
+        computed.append(lake, table, token)
+    report.update(accounts=dict(computed.accounts), promoted=True)
+    accounts = {name: Account(**numbers) for name, numbers in computed.accounts.items()}
     return RestatedWindows(report, scope, is_due=True, is_promoted=True, accounts=accounts)

@@ -147,12 +147,12 @@ def needed_sets(settings: Settings) -> list[JarSet]:
     """The sets of jars that an installation needs: Delta's, those that its settings require, and those for tables and
     topics if they were fetched."""
     fetched = [jars for jars in (POSTGRESQL, KAFKA) if jars.is_there(settings)]
-    asked = [
+    needed = [
         *([S3] if is_s3(settings.lake) else []),
         *([LINEAGE] if settings.lineage else []),
         *([POSTGRESQL] if asks_for_postgresql(settings) else []),
     ]
-    return list(dict.fromkeys([DELTA, *asked, *fetched]))
+    return list(dict.fromkeys([DELTA, *needed, *fetched]))
 
 
 def asks_for_postgresql(settings: Settings) -> bool:

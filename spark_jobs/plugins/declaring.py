@@ -36,8 +36,7 @@ def aggregate(
     Raises:
         ValueError: `shown` is no call.
     """
-    of_types = None if operands is None else frozenset(operands)
-    return _declare_call(AGGREGATE, _signature(shown, least, most, numbers, optional, of_types))
+    return _declare_call(AGGREGATE, shown, operands, least, most, numbers, optional)
 
 
 def trigger(
@@ -58,24 +57,34 @@ def trigger(
     Raises:
         ValueError: `shown` is no call.
     """
-    of_types = None if operands is None else frozenset(operands)
-    return _declare_call(TRIGGER, _signature(shown, least, most, numbers, optional, of_types))
+    return _declare_call(TRIGGER, shown, operands, least, most, numbers, optional)
 
 
-def _signature(
-    shown: str, least: int, most: int | None, numbers: Iterable[Number], optional: int, operands: frozenset[str] | None
-) -> Signature:
+def _declare_call(
+    kind: str,
+    shown: str,
+    operands: Iterable[str] | None,
+    least: int,
+    most: int | None,
+    numbers: Iterable[Number],
+    optional: int,
+) -> Callable[[Declared], Declared]:
+    """A decorator that gives an object the attribute `kind` with the signature of the call `shown`."""
     call = _CALL.fullmatch(shown)
     if call is None:
         raise ValueError(
             f"expected a call of lowercase letters and underscores, such as product(column), found {shown!r}"
         )
-    return Signature(
-        shown, call[1], least=least, most=most, numbers=tuple(numbers), optional=optional, operands=operands
+    signature = Signature(
+        shown,
+        call[1],
+        least=least,
+        most=most,
+        numbers=tuple(numbers),
+        optional=optional,
+        operands=None if operands is None else frozenset(operands),
     )
 
-
-def _declare_call(kind: str, signature: Signature) -> Callable[[Declared], Declared]:
     def declare(constructor: Declared) -> Declared:
         setattr(constructor, kind, signature)
         return constructor

@@ -56,29 +56,27 @@ def read_plugins(folder: Path) -> Plugins:
 
 
 def _read_declarations(paths: list[Path]) -> Plugins:
-    signatures, problems = dict[str, Signature](), list[str]()
-    aggregates, formats = dict[str, Plugin](), dict[str, Plugin]()
+    problems = list[str]()
+    signatures, aggregates = dict[str, Signature](), dict[str, Plugin]()
     trigger_signatures, triggers = dict[str, Signature](), dict[str, Plugin]()
+    formats = dict[str, Plugin]()
     for path in paths:
         try:
             plugin = Plugin(path.name, path.read_text(encoding="utf-8"))
-            of_file, emitting, read = plugin.aggregates(), plugin.triggers(), plugin.formats()
+            of_aggregates, of_triggers, of_formats = plugin.aggregates(), plugin.triggers(), plugin.formats()
         except Exception as error:
             problems.append(f"{path}: expected Python that can be imported, found {type(error).__name__}: {error}")
             continue
-        for name, signature in of_file.items():
-            if name in AGGREGATES or name in aggregates:
-                problems.append(f"{path}: expected a name that no other aggregate has, found {name}")
-            else:
-                signatures[name], aggregates[name] = signature, plugin
-        for name, signature in emitting.items():
-            if name in TRIGGER_NAMES or name in triggers:
-                problems.append(f"{path}: expected a name that no other trigger has, found {name}")
-            else:
-                trigger_signatures[name], triggers[name] = signature, plugin
-        for name in read:
-            if name in FORMATS or name in formats:
-                problems.append(f"{path}: expected a name that no other format has, found {name}")
-            else:
-                formats[name] = plugin
+        for kind, names, shipped, taken in (
+            ("aggregate", of_aggregates, AGGREGATES, aggregates),
+            ("trigger", of_triggers, TRIGGER_NAMES, triggers),
+            ("format", of_formats, FORMATS, formats),
+        ):
+            for name in names:
+                if name in shipped or name in taken:
+                    problems.append(f"{path}: expected a name that no other {kind} has, found {name}")
+                else:
+                    taken[name] = plugin
+        signatures |= {name: of for name, of in of_aggregates.items() if aggregates.get(name) is plugin}
+        trigger_signatures |= {name: of for name, of in of_triggers.items() if triggers.get(name) is plugin}
     return Plugins(signatures, aggregates, trigger_signatures, triggers, formats, tuple(problems))

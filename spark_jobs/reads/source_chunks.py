@@ -87,7 +87,7 @@ class SourceChunks:
         return self._reader(timeline, names).latest_at(entity, timeline, at_us, names)
 
     def _check(self, timeline: str, components: Sequence[str] | None) -> list[str]:
-        asked = check_query_names(timeline, [*self._source.columns] if components is None else components)
+        components_wanted = check_query_names(timeline, [*self._source.columns] if components is None else components)
         declared = self._source.timelines
         if timeline not in declared:
             raise UnknownTimeline(
@@ -96,7 +96,7 @@ class SourceChunks:
                 source=self._source.name,
                 timeline=timeline,
             )
-        names = list(dict.fromkeys(asked))
+        names = list(dict.fromkeys(components_wanted))
         unknown = [name for name in names if name not in self._source.columns]
         if unknown:
             raise UnknownComponent(

@@ -4,7 +4,7 @@ and triggers of early results."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import PrivateAttr, model_validator
@@ -40,26 +40,44 @@ def split_call(text: Any) -> tuple[str, list[str]] | None:
     return match[1], [part.strip() for part in inside.split(",")] if inside else []
 
 
-class AggregateCall(Section):
-    """One aggregate of a window: a function of `AGGREGATES` or of a plugin, with its columns and its numbers."""
+class ExtensibleCall(Section):
+    """A call of a function that ships with Tidemark or that a plugin declares, with its columns and its numbers."""
 
     short_forms: ClassVar = ({"type": "string", "pattern": rf"^{CALL.pattern}$"},)
     has_long_form: ClassVar = False
+    shipped: ClassVar[Collection[str]] = ()
+    """The functions of this kind that ship."""
 
     function: str
     columns: tuple[str, ...] = ()
     numbers: tuple[float, ...] = ()
     _plugin: Plugin | None = PrivateAttr(default=None)
 
+    @classmethod
+    def plugins_by_function(cls) -> Mapping[str, Plugin]:
+        """The plugins that declare functions of this kind, by function."""
+        raise NotImplementedError
+
     def model_post_init(self, _: Any) -> None:
         """Keep the plugin in the call: the process that unpickles the call has no folder of plugins."""
-        if self.function not in AGGREGATES:
-            self._plugin = plugins().aggregates[self.function]
+        if self.function not in self.shipped:
+            self._plugin = self.plugins_by_function()[self.function]
 
     @property
     def plugin(self) -> Plugin | None:
-        """The team's plugin that has the aggregate; None for an aggregate that ships with Tidemark."""
+        """The team's plugin that has the function; None for one that ships with Tidemark."""
         return self._plugin
+
+
+class AggregateCall(ExtensibleCall):
+    """One aggregate of a window: a function of `AGGREGATES` or of a plugin, with its columns and its numbers."""
+
+    shipped: ClassVar = AGGREGATES
+
+    @classmethod
+    def plugins_by_function(cls) -> Mapping[str, Plugin]:
+        """The plugins that declare aggregates."""
+        return plugins().aggregates
 
     @property
     def signature(self) -> Signature:

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import PrivateAttr, model_validator
+from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from spark_jobs.aggregates import Number, Signature
 from spark_jobs.plugins.code import Plugin
 from spark_jobs.plugins.folder import plugins
-from spark_jobs.sources.calls import CALL, read_arguments, refuse_call, split_call
+from spark_jobs.sources.calls import ExtensibleCall, read_arguments, refuse_call, split_call
 from spark_jobs.sources.problems import refuse, refuse_in_words, show
 from spark_jobs.sources.quantities import parse_duration, parse_size
-from spark_jobs.sources.section import Section
 
 if TYPE_CHECKING:
     from spark_jobs.sources.calls import AggregateCall
@@ -41,27 +40,18 @@ _MOST = 2**53
 """Greater thresholds could not be kept exactly."""
 
 
-class EarlyTriggerCall(Section):
-    """A trigger that lets a window emit an early result: one that ships, or one of a plugin."""
+class EarlyTriggerCall(ExtensibleCall):
+    """A trigger that lets a window emit an early result: one that ships, or one of a plugin.
 
-    short_forms: ClassVar = ({"type": "string", "pattern": rf"^{CALL.pattern}$"},)
-    has_long_form: ClassVar = False
+    The `numbers` of `time` are microseconds; those of `rate_change` are the share, and microseconds.
+    """
 
-    function: str
-    columns: tuple[str, ...] = ()
-    numbers: tuple[float, ...] = ()
-    """Of `time`, microseconds; of `rate_change`, the share, and microseconds."""
-    _plugin: Plugin | None = PrivateAttr(default=None)
+    shipped: ClassVar = EARLY_TRIGGERS
 
-    def model_post_init(self, _: Any) -> None:
-        """Keep the plugin in the call: the process that unpickles the call has no folder of plugins."""
-        if self.function not in EARLY_TRIGGERS:
-            self._plugin = plugins().triggers[self.function]
-
-    @property
-    def plugin(self) -> Plugin | None:
-        """The team's plugin that has the trigger; None for a trigger that ships with Tidemark."""
-        return self._plugin
+    @classmethod
+    def plugins_by_function(cls) -> Mapping[str, Plugin]:
+        """The plugins that declare triggers of early results."""
+        return plugins().triggers
 
     @property
     def operands(self) -> frozenset[str] | None:

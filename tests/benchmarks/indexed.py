@@ -89,17 +89,17 @@ def queries_of_disorder(source: Source, folder: Path) -> Iterator[Figure]:
 def _kernel_s(lake: FileLake, source: Source, components: list[str] | None) -> list[float]:
     """Seconds of the processor for questions that were asked before, if their chunks are still in memory."""
     chance, spent = np.random.default_rng(SEED), []
-    asked = SourceChunks(StoredLake(lake.folder.root), source)
+    landed_rows = SourceChunks(StoredLake(lake.folder.root), source)
     for _ in range(QUERIES):
         device, lo_us = f"device-{chance.integers(0, DEVICES):05d}", int(chance.integers(0, DAYS[0] * DAY_US))
         lo_us += source.drops.start(0)
         question = device, "at", lo_us, lo_us + DAYS[0] * DAY_US // 1_000
-        parts = asked._parts(*question)
+        parts = landed_rows._parts(*question)
         there = np.arange(len(parts.least))
         names = [*source.columns] if components is None else components
-        reader = asked._reader("at", names)
-        kept = _Kept(parts.least, parts.greatest, parts.read(there, reader._columns("at", names)))
-        in_memory = replace(reader, parts_of=lambda *_, kept=kept: kept)
+        reader = landed_rows._reader("at", names)
+        parts_in_memory = _Kept(parts.least, parts.greatest, parts.read(there, reader._columns("at", names)))
+        in_memory = replace(reader, parts_of=lambda *_, of_question=parts_in_memory: of_question)
         begun = time.process_time()
         in_memory.range_query(*question, names)
         spent.append(time.process_time() - begun)
@@ -143,8 +143,8 @@ def _measure(lake: FileLake, source: Source, days: int, components: list[str] | 
         lo_us += source.drops.start(0)
         before = process.io_counters().read_chars
         begun = time.perf_counter(), time.process_time()
-        asked = SourceChunks(StoredLake(lake.folder.root), source)
-        rows = asked.range_query(device, "at", lo_us, lo_us + days * DAY_US // 1_000, components)
+        landed_rows = SourceChunks(StoredLake(lake.folder.root), source)
+        rows = landed_rows.range_query(device, "at", lo_us, lo_us + days * DAY_US // 1_000, components)
         ended = time.perf_counter(), time.process_time()
         assert rows.num_rows or lo_us > source.drops.start(days) - DAY_US
         if number:  # the first one also imports

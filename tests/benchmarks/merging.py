@@ -88,11 +88,11 @@ def report(spark: Any, source: Any, when: str) -> None:
     files = logged_files(SparkLake(spark).folder.handle(chunks(source)), "landing")
     n_chunks, size = sum(file.rows for file in files), sum(file.size for file in files)
     rows = spark.sql("SELECT sum(rows) FROM bronze.flights_chunks").first()[0]
-    asked = SourceChunks(SparkLake(spark), source)
+    landed_rows = SourceChunks(SparkLake(spark), source)
     entities = [row.entity for row in spark.sql("SELECT DISTINCT entity FROM bronze.flights_chunks LIMIT 15").collect()]
     lo, hi = (micros(FIRST + timedelta(days=day)) for day in (3, 33))
-    ranges = [timed(partial(asked.range_query, e, "departed", lo, hi, ["dep_delay"])) for e in entities[:QUERIES]]
-    latest = [timed(partial(asked.latest_at, e, "departed", hi, ["dep_delay"])) for e in entities[:QUERIES]]
+    ranges = [timed(partial(landed_rows.range_query, e, "departed", lo, hi, ["dep_delay"])) for e in entities[:QUERIES]]
+    latest = [timed(partial(landed_rows.latest_at, e, "departed", hi, ["dep_delay"])) for e in entities[:QUERIES]]
     told = {
         "rows": rows, "chunks": n_chunks, "rows a chunk": round(rows / n_chunks, 2), "files": len(files),
         "bytes": size, "bytes a row": round(size / rows, 1), "range ms": round(1e3 * statistics.median(ranges)),

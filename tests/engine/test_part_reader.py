@@ -41,8 +41,8 @@ def merged(landed: Sequence[Landed]) -> list[list[Landed]]:
     alike: dict[object, list[list[Landed]]] = {}
     for part in landed:
         groups = alike.setdefault((part.diff, tuple(part.rows[0].times)), [])
-        own = {row.row_id for row in part.rows}
-        room = (group for group in groups if not own & {row.row_id for other in group for row in other.rows})
+        row_ids = {row.row_id for row in part.rows}
+        room = (group for group in groups if not row_ids & {row.row_id for other in group for row in other.rows})
         group = next(room, None)
         if group is None:
             groups.append(group := [])

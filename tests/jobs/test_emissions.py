@@ -41,16 +41,16 @@ Emission = tuple[int, str, float, int, int]
 
 
 def shifts(lake: Session, table: str = "silver.shifts_emissions") -> dict[tuple[str, float], list[Emission]]:
-    found: dict[tuple[str, float], list[Emission]] = defaultdict(list)
+    emissions: dict[tuple[str, float], list[Emission]] = defaultdict(list)
     for r in lake.sql(f"SELECT * FROM {table} ORDER BY meter, window_start, emission").collect():
         emission = (r.emission, r.trigger, minute_of(r.emitted_at), r.n, r.total)
-        found[r.meter, minute_of(r.window_start)].append(emission)
-    return dict(found)
+        emissions[r.meter, minute_of(r.window_start)].append(emission)
+    return dict(emissions)
 
 
 def expected(readings: list[Reading]) -> dict[tuple[str, float], list[Emission]]:
     """The emissions of shifts in plain Python: every half hour since the session's start, or after two rows."""
-    found: dict[tuple[str, float], list[Emission]] = {}
+    emissions: dict[tuple[str, float], list[Emission]] = {}
     for meter in {r.meter for r in readings}:
         sessions: list[list[Reading]] = []
         for reading in sorted((r for r in readings if r.meter == meter), key=lambda r: r.minute):
@@ -71,11 +71,11 @@ def expected(readings: list[Reading]) -> dict[tuple[str, float], list[Emission]]
                 if place + 1 - before >= 2:
                     emitted.append((place + 1, "count", row.minute))
             emitted.append((len(rows), "end", end))
-            found[meter, start] = [
+            emissions[meter, start] = [
                 (number, why, at, upto, sum(r.load for r in rows[:upto]))
                 for number, (upto, why, at) in enumerate(emitted, start=1)
             ]
-    return found
+    return emissions
 
 
 @pytest.fixture

@@ -72,12 +72,12 @@ def answers(spark: SparkSession, home: Settings) -> dict[str, Any]:
     told["deltas"] = rows_of(spark.table("bronze.meters_deltas").drop("chunk_id"))
     told["standing"] = rows_of(counted_rows(lake_of(spark), source))
     told["sums"] = rows_of(spark.sql("SELECT diff, sum(rows) FROM bronze.meters_chunks GROUP BY diff"))
-    asked = SourceChunks(lake_of(spark), source)
+    landed_rows = SourceChunks(lake_of(spark), source)
     at = [micros(START + minute * MINUTE) for minute in (DAY // 2, 2 * DAY, 9 * DAY)]
     for meter, timeline in zip(METERS, ("taken", "seen", "taken"), strict=True):
-        told[f"range of {meter}"] = asked.range_query(meter, timeline, at[0], at[1]).to_pylist()
-        told[f"all of {meter}"] = asked.range_query(meter, timeline, 0, at[2], ["heat"]).to_pylist()
-        told[f"latest of {meter}"] = [asked.latest_at(meter, timeline, t) for t in at[1:]]
+        told[f"range of {meter}"] = landed_rows.range_query(meter, timeline, at[0], at[1]).to_pylist()
+        told[f"all of {meter}"] = landed_rows.range_query(meter, timeline, 0, at[2], ["heat"]).to_pylist()
+        told[f"latest of {meter}"] = [landed_rows.latest_at(meter, timeline, t) for t in at[1:]]
     told["why"] = why(lake_of(spark), source, "gold.meters", ["a"])
     return told
 

@@ -83,9 +83,9 @@ def test_sizes_keys_and_lists_are_those_of_the_settings(clustered: Settings, mon
     assert named == {"memory": "4g", "memoryOverhead": "700m", "cores": "3"}
     assert conf["spark.executorEnv.AWS_REGION"] == "eu-west-1"
     assert conf["spark.executorEnv.AWS_SECRET_ACCESS_KEY"] == "a key"
-    own = executors_conf(clustered.model_copy(update={"executor_keys": "machine"}), [])
-    assert own["spark.executorEnv.AWS_REGION"] == "eu-west-1"
-    assert [name for name in own if "KEY" in name or name == "spark.executor.memory"] == []
+    of_machine = executors_conf(clustered.model_copy(update={"executor_keys": "machine"}), [])
+    assert of_machine["spark.executorEnv.AWS_REGION"] == "eu-west-1"
+    assert [name for name in of_machine if "KEY" in name or name == "spark.executor.memory"] == []
 
 
 def test_an_unpacked_archive_is_the_code_of_this_version_with_its_kernels(clustered: Settings, tmp_path: Path) -> None:

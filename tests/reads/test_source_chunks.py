@@ -196,15 +196,15 @@ class Bronze:
 
     def check(self) -> None:
         """Compare answers with the filter of all rows."""
-        chance, asked = self.chance, SourceChunks(StoredLake(self.lake.folder.root), self.source)
+        chance, landed_rows = self.chance, SourceChunks(StoredLake(self.lake.folder.root), self.source)
         for entity in (*ENTITIES, "nobody"):
             rows = [row for (of, _), row in self.standing.items() if of == entity]
             timeline, components = chance.choice(TIMELINES), chance.sample(COMPONENTS, chance.randint(1, 2))
             lo, hi, at = (chance.randint(-1, 41) for _ in range(3))
-            answer = asked.range_query(entity, timeline, lo, hi, components)
+            answer = landed_rows.range_query(entity, timeline, lo, hi, components)
             answer = answer.set_column(1, "time", answer["time"].cast(pa.int64()))
             assert [tuple(row.values()) for row in answer.to_pylist()] == range_of(rows, timeline, lo, hi, components)
-            latest = asked.latest_at(entity, timeline, at, components)
+            latest = landed_rows.latest_at(entity, timeline, at, components)
             got = {name: (row.time, row.row_id, row.value) for name, row in latest.items()}
             assert got == latest_of(rows, timeline, at, components)
 
@@ -312,16 +312,16 @@ def test_what_a_given_up_attempt_left_gets_no_entry_once_a_later_one_has_landed(
 
 def test_unknown_names_are_refused_by_name(tmp_path: Path, source: Source) -> None:
     bronze = Bronze.in_folder(tmp_path, source, random.Random(5))
-    asked = SourceChunks(bronze.lake, source)
+    landed_rows = SourceChunks(bronze.lake, source)
     with pytest.raises(UnknownTimeline, match="one of the timelines taken, seen of meters, found 'felt'"):
-        asked.range_query("a", "felt", 0, 1)
+        landed_rows.range_query("a", "felt", 0, 1)
     with pytest.raises(UnknownComponent, match="found 'weight'"):
-        asked.latest_at("a", "taken", 0, ["p", "weight"])
+        landed_rows.latest_at("a", "taken", 0, ["p", "weight"])
     with pytest.raises(ParameterError, match="a string as timeline"):
-        asked.range_query("a", ["taken"], 0, 1)  # type: ignore[arg-type]  # the wrong type is the case
+        landed_rows.range_query("a", ["taken"], 0, 1)  # type: ignore[arg-type]  # the wrong type is the case
     with pytest.raises(ParameterError, match="a list of strings as components"):
-        asked.latest_at("a", "taken", 0, "p")
-    nobody = asked.range_query("nobody", "taken", 0, 9_999)
+        landed_rows.latest_at("a", "taken", 0, "p")
+    nobody = landed_rows.range_query("nobody", "taken", 0, 9_999)
     assert (nobody.num_rows, nobody.column_names[2:]) == (0, list(source.columns))
     with pytest.raises(NothingLanded, match="never_landed"):
         SourceChunks(bronze.lake, source.model_copy(update={"source": "never_landed"})).latest_at("a", "taken", 0)

@@ -106,12 +106,12 @@ def closing_times(kind: str, rows: Sequence[Record]) -> dict[int, int]:
 
 
 def updates(kind: str, rows: Sequence[Record]) -> pa.Table:
-    made = []
+    updates = []
     for row in rows:
         came = [(1, row.came_fresh)]
         went = [(-1, row.went == "fresh")] if row.went is not None else []
         for diff, fresh in came + went:
-            made.append(
+            updates.append(
                 {
                     "row_id": row.row_id, "seq_no": row.drop, "time": PUBLISHED + fresh, "event_time": row.time,
                     "diff": diff, "t_at": row.time, "c_meter": row.meter, "c_part": row.part, "c_off": row.offset,
@@ -121,7 +121,7 @@ def updates(kind: str, rows: Sequence[Record]) -> pa.Table:
     times = [("time", US), ("event_time", US), ("t_at", US)]
     whole = [(name, pa.int64()) for name in ("row_id", "seq_no", "diff", "c_off", "c_load")]
     schema = pa.schema([*times, *whole, ("c_meter", pa.string()), ("c_part", pa.string())])
-    return pa.Table.from_pylist(made, schema=schema)
+    return pa.Table.from_pylist(updates, schema=schema)
 
 
 def find(kind: str, table: pa.Table) -> Cutoffs:

@@ -81,22 +81,22 @@ def test_the_driver_is_needed_as_soon_as_the_url_asks_for_it(settings: Settings)
 def test_all_of_hives_tables_are_made_once(settings: Settings, database: Postgres) -> None:
     asking = settings.model_copy(update={"metastore_url": url_of(database)})
     complete_catalog(asking)
-    made = tables(database)
-    assert {"DBS", "TBLS", "TBL_PRIVS", "PARTITIONS", "FUNCS", "VERSION"} <= made
+    present = tables(database)
+    assert {"DBS", "TBLS", "TBL_PRIVS", "PARTITIONS", "FUNCS", "VERSION"} <= present
     version = database.execute('SELECT "SCHEMA_VERSION", "VERSION_COMMENT" FROM "VERSION"')
     assert version == [("2.3.0", "made by Tidemark")]
 
     # as a catalog is that Hive has filled lazily, or whose making was interrupted
     database.execute('DROP TABLE "TBL_PRIVS"')
     complete_catalog(asking)
-    assert tables(database) == made
+    assert tables(database) == present
     assert database.execute('SELECT "SCHEMA_VERSION", "VERSION_COMMENT" FROM "VERSION"') == version
 
     database.execute('UPDATE "VERSION" SET "SCHEMA_VERSION" = \'3.1.0\'')
     database.execute('DROP TABLE "TBL_PRIVS"')
     with pytest.raises(CatalogUnreachable, match=r"version 3\.1\.0, where this Spark has those of 2\.3\.0"):
         complete_catalog(asking)
-    assert tables(database) == made - {"TBL_PRIVS"}, "tables of another Hive stay as they are"
+    assert tables(database) == present - {"TBL_PRIVS"}, "tables of another Hive stay as they are"
 
 
 @HAS_DRIVER

@@ -93,7 +93,7 @@ def snapshot(
 ) -> None:
     """Show an entity's rows as the trace has them at a visible time: a read that never changes.
 
-    Rows that arrived below the horizon are among them, with the time by which they are marked.
+    Rows that came below the horizon are among them; 1 in `below_horizon` marks them.
     """
     from spark_jobs.storage.descriptions.times import micros
 

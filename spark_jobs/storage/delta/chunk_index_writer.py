@@ -91,13 +91,13 @@ class _Writer:
     def parts_after(self, parts: Sequence[IndexPart], files: Sequence[str]) -> tuple[list[IndexPart], list[str]]:
         """The parts that have the entries of exactly these files, made of those before; and the files without any."""
         live, indexed = pa.array(files, pa.string()), set[str]()
-        kept: list[IndexPart] = []
+        index_parts: list[IndexPart] = []
         waiting = [self._schema().empty_table()]
         for part in parts:
             of_part = pc.unique(self._read(part, ["file"])["file"])
             indexed.update(of_part.to_pylist())
             if pc.all(pc.is_in(of_part, value_set=live)).as_py():
-                kept.append(part)
+                index_parts.append(part)
             else:
                 rows = self._read(part, None)
                 waiting.append(rows.filter(pc.is_in(rows["file"], value_set=live)))
@@ -114,10 +114,10 @@ class _Writer:
                 continue
             waiting.append(entries)
             if sum(rows.num_rows for rows in waiting) >= PART_ENTRIES:
-                kept += self._write(waiting)
+                index_parts += self._write(waiting)
                 waiting = waiting[:1]
-        kept += self._write(waiting)
-        return self._merge(kept), beside
+        index_parts += self._write(waiting)
+        return self._merge(index_parts), beside
 
     def _merge(self, parts: list[IndexPart]) -> list[IndexPart]:
         """The parts, the newest of them merged if there are enough for it to pay."""

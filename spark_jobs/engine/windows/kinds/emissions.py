@@ -169,12 +169,14 @@ class EmissionsKind(WindowKind):
                 "trigger": reasons.take(pa.array(emissions.reason[begin:end])),
                 "emitted_at": pa.array(emissions.at[begin:end]).cast(time_type),
             }
-            described = pa.table({**window_columns(rows, each.between(begin, end)), **own_columns})
-            described, asked = asked_for(described, wanted)
-            numbers = np.arange(begin, end) if asked is None else begin + np.flatnonzero(asked)
+            without_results = pa.table({**window_columns(rows, each.between(begin, end)), **own_columns})
+            without_results, is_wanted = asked_for(without_results, wanted)
+            numbers = np.arange(begin, end) if is_wanted is None else begin + np.flatnonzero(is_wanted)
             return pa.concat_tables(
                 with_results(
-                    described.slice(first, past - first), inputs, content.read(emissions, numbers[first:past], inputs)
+                    without_results.slice(first, past - first),
+                    inputs,
+                    content.read(emissions, numbers[first:past], inputs),
                 )
                 for first, past in content.parts(of[numbers])
             )
@@ -236,9 +238,9 @@ class _Content:
         windows = np.unique(emissions.window[numbers])
         taken, bounds = self.list_rows(windows)
         begin, end = (int(numbers[0]), int(numbers[-1]) + 1) if numbers.size else (0, 0)
-        asked = np.zeros(end - begin, np.bool_)
-        asked[numbers - begin] = True
-        spans, has_one = _spans(bounds, emissions, windows).between(begin, end, asked)
+        is_wanted = np.zeros(end - begin, np.bool_)
+        is_wanted[numbers - begin] = True
+        spans, has_one = _spans(bounds, emissions, windows).between(begin, end, is_wanted)
         taken, of = taken[has_one], np.repeat(np.arange(windows.size), np.diff(bounds))[has_one]
         rows = replace(
             self.rows,
