@@ -84,3 +84,22 @@ def test_a_file_without_a_column_that_came_later_is_read(tmp_path: Path) -> None
     assert files.between("a", "a")["entity"].to_pylist() == ["a"]
     older = files.between("b", "b").to_pylist()
     assert [(row["entity"], row["event_times"], row["start_time"]) for row in older] == [("b", None, NO_DELTA)]
+
+
+@pytest.mark.parametrize("commits", [1, 2, 3])
+def test_a_table_written_anew_in_the_same_folder_is_opened_anew(tmp_path: Path, commits: int) -> None:
+    """The folder of the log, and so its inode, stay; files of the table before are gone."""
+    log = None
+    for entity, n in (("a", 2), ("b", commits)):
+        for file in tmp_path.rglob("*.*"):
+            if file.is_file():
+                file.unlink()
+        for row in range(n):
+            write_deltalake(tmp_path, pa.table({"entity": [entity], "row": [row]}), mode="append")
+        log = log or DeltaLog(TableHandle(str(tmp_path)))
+        now = log.now()
+        assert now is not None
+        read = pa.concat_tables([rows for _, rows in now.between("a", "c", ["entity", "row"], {})])
+        assert sorted(zip(read["entity"].to_pylist(), read["row"].to_pylist(), strict=True)) == [
+            (entity, row) for row in range(n)
+        ]

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from spark_jobs.s3 import is_s3
 from spark_jobs.session_settings import session_settings
-from spark_jobs.storage.delta.delta_log import open_table
-from spark_jobs.storage.delta.log_files import LOG_DIR
+from spark_jobs.storage.delta.delta_log import inode_and_time, open_anew
+from spark_jobs.storage.delta.log_files import LOG_DIR, version_file
 from spark_jobs.storage.delta.places import LakeFolder, TableHandle
 from spark_jobs.storage.descriptions.schema import Table
 
@@ -68,26 +68,39 @@ class DeltaFiles:
 
 
 class DeltaLog:
-    """A Delta table that is followed from one version to the next."""
+    """A Delta table that is followed from one version to the next, or opened anew if another has taken its place."""
 
     def __init__(self, handle: TableHandle) -> None:
         self._handle, self._lock = handle, Lock()
-        self._table = open_table(handle)
-        self._now = self._list_files()
+        self._open()
 
     def now(self) -> DeltaFiles | None:
         """The files of the newest version; None if the table requires a newer reader, since its files then may have
         other rows than the table."""
         with self._lock:
             before = self._table.version()
-            self._table.update_incremental()
-            if self._table.version() != before:
-                self._now = self._list_files()
+            if self._commit_of(before) == self._commit:
+                self._table.update_incremental()
+                if self._table.version() != before:
+                    self._list_files()
+            else:
+                self._open()
             return self._now if self._table.protocol().min_reader_version <= _READER_VERSION else None
 
-    def _list_files(self) -> DeltaFiles:
+    def _open(self) -> None:
+        self._table = open_anew(self._handle)
+        self._list_files()
+
+    def _list_files(self) -> None:
         partitions = tuple(self._table.metadata().partition_columns)
-        return DeltaFiles(self._handle, partitions, pa.table(self._table.get_add_actions(flatten=True)))
+        self._commit = self._commit_of(self._table.version())
+        self._now = DeltaFiles(self._handle, partitions, pa.table(self._table.get_add_actions(flatten=True)))
+
+    def _commit_of(self, version: int) -> tuple[int, int] | None:
+        """The inode and time of the commit of a version in a local table's log; None for a URI."""
+        if not self._handle.is_local:
+            return None
+        return inode_and_time(Path(self._handle.uri) / LOG_DIR / version_file(version))
 
 
 def delta_files(folder: LakeFolder, table: Table) -> DeltaFiles | None:
@@ -97,8 +110,8 @@ def delta_files(folder: LakeFolder, table: Table) -> DeltaFiles | None:
     if not folder.is_local and not is_s3(folder.root):
         return None
     handle = folder.handle(table)
+    key = (handle.uri, *sorted(handle.options.items()))
     try:
-        key = (handle.uri, *_identity(handle), *sorted(handle.options.items()))
         with _opening:
             if key not in _open:
                 _open[key] = DeltaLog(handle)
@@ -111,15 +124,6 @@ def delta_files(folder: LakeFolder, table: Table) -> DeltaFiles | None:
 def small_row_groups(spark: SparkSession) -> AbstractContextManager[None]:
     """A context in which the session writes files with row groups of `ROW_GROUP_BYTES`."""
     return session_settings(spark, {_ROW_GROUP: str(ROW_GROUP_BYTES)})
-
-
-def _identity(handle: TableHandle) -> tuple[int, ...]:
-    """The device and inode of a local table's log folder: a later folder at the same path has others. Empty for a
-    URI."""
-    if not handle.is_local:
-        return ()
-    status = (Path(handle.uri) / LOG_DIR).stat()
-    return (status.st_dev, status.st_ino)
 
 
 def _may_hold(files: pa.Table, least: str, greatest: str, partitions: Mapping[str, Sequence[str]]) -> pa.Array:

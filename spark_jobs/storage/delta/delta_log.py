@@ -68,17 +68,18 @@ class _Opened:
     def of(cls, handle: TableHandle) -> _Opened:
         table = open_anew(handle)
         commit = Path(handle.uri) / LOG_DIR / version_file(table.version())
-        return cls(table, commit, _inode_and_time(commit))
+        return cls(table, commit, inode_and_time(commit))
 
     def is_current(self) -> bool:
         """True if the log is the one that was read, and has no newer version."""
         return not self.commit.with_name(version_file(self.table.version() + 1)).exists() and (
-            _inode_and_time(self.commit) == self.written
+            inode_and_time(self.commit) == self.written
         )
 
 
-def _inode_and_time(file: Path) -> tuple[int, int]:
-    """The inode of a file, and the time of its last write in nanoseconds; zeros if there is none."""
+def inode_and_time(file: Path) -> tuple[int, int]:
+    """The inode of a file, and the time of its last write in nanoseconds; zeros if there is none. A folder that is
+    removed and written again may have both its old path and its old inode; a file of it then has another time."""
     try:
         status = file.stat()
     except OSError:
