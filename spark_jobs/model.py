@@ -17,6 +17,9 @@ FIRST, LAST = STAGES[0], STAGES[-1]
 STAGED = ("window", "compact")
 """The stages whose rows a publication makes visible. Rows not yet published are void once the trace moves again."""
 
+NOTED_READS = "reads/statements.log"
+"""The file below the home in which the lake server notes reads of states; no source's name has a dot."""
+
 Report = dict[str, Any]
 """The report of a stage: names with plain JSON values."""
 

@@ -46,6 +46,7 @@ from spark_jobs.landing.erasures import (
 from spark_jobs.lifecycle.environments import drop_tables
 from spark_jobs.model import Frontier
 from spark_jobs.publish.marts import MartsFailed
+from spark_jobs.reads.sql_reads import count_noted_reads
 from spark_jobs.sources import Source, environments
 from spark_jobs.storage.coordination.leases import Lease
 from spark_jobs.storage.coordination.publication import Publication
@@ -238,6 +239,8 @@ class _Work:
             self._remove_given_up(table)
         self._recount()
         on_step("texts")
+        # the lake server's notes name the entities that statements asked for, until they are counted
+        count_noted_reads(self.lake, self.settings.home, self.settings.sources)
         redact_quality(self.lake, self.source, self.choice.value, bronze.erased, self.fence)
         on_step("pins")
         self.report.pins = copy_again(self.lake, self.source)

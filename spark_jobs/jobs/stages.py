@@ -40,6 +40,7 @@ from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.landing.merging import merge_due
 from spark_jobs.landing.survey import Survey
 from spark_jobs.model import STAGES, TICKS_PER_SECOND, Report, pluralize
+from spark_jobs.reads.sql_reads import count_noted_reads
 from spark_jobs.storage.coordination.read_counts import keep_reads
 from spark_jobs.trace.frontiers import published_frontiers
 from spark_jobs.trace.maintenance import maintain
@@ -99,6 +100,7 @@ def compact(stage: RunStage) -> Report:
     """Write the corrections of gold and judge them; then keep the trace and the chunks small, and judge merges."""
     lake, source, fence, publication = stage.lake, stage.source, stage.fence, stage.publication
     if weighs_traffic(source):
+        count_noted_reads(lake, stage.settings.home, stage.settings.sources)
         keep_reads(lake, stage.settings.home, source.name)
     states, judgement = _compact(stage), Judgement()
     if states.is_due:

@@ -4,6 +4,7 @@ The sources are in `scala`, in a folder for each concern:
 
 - `guard`: rules for the statements of logins, their limits of time and memory, and the functions that they may call
 - `connections`: the lake server with its logins, sessions and sockets
+- `reads`: notes of the reads of states by SQL
 - `seats`: the order in which readers' statements work beside a run
 - `log_stores`: the stores of Delta's log on local file systems and on S3
 - `tables`: scans of small tables without a query of their own, and views that are replaced in one change
@@ -38,6 +39,8 @@ SCANS = "org.apache.spark.sql.delta.tidemark.SmallScans"
 """The extension of Spark that prepares scans of small tables in memory. It must come before Delta's extension."""
 VIEWS = f"{PACKAGE}.AtomicViews"
 """The extension of Spark that replaces a view in one change of the catalog."""
+STATE_READS = f"{PACKAGE}.StateReads"
+"""The listener of Spark that notes reads of states."""
 LOG_STORE = f"{PACKAGE}.AtomicLog"
 S3_LOG_STORE = f"{PACKAGE}.ConditionalLog"
 

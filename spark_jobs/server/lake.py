@@ -23,7 +23,8 @@ from spark_jobs.errors import ConfigurationError
 from spark_jobs.jvm.catalog import lost_catalog
 from spark_jobs.jvm.class_archive import keep, note_use, options_to_write
 from spark_jobs.jvm.java import Java
-from spark_jobs.jvm.scala_code import EXTENSION, SERVER_CLASS
+from spark_jobs.jvm.scala_code import EXTENSION, SERVER_CLASS, STATE_READS
+from spark_jobs.model import NOTED_READS
 from spark_jobs.server.connect_client import connect_socket
 from spark_jobs.server.first_work_part import hold_readers, names_lacking_file
 from spark_jobs.server.listeners import make_private_folder
@@ -219,6 +220,8 @@ def _server_conf(settings: Settings, token: str, base: dict[str, str], archiving
         "spark.tidemark.names.seconds": str(round(settings.startup_timeout_s)),
         "spark.sql.extensions": f"{base['spark.sql.extensions']},{EXTENSION}",
         _JAVA_OPTIONS: " ".join(filter(None, (logging, archiving, base[_JAVA_OPTIONS]))),
+        "spark.sql.queryExecutionListeners": STATE_READS,
+        "spark.tidemark.reads": str(settings.home / NOTED_READS),
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": settings.bind_address,
         "spark.connect.grpc.binding.port": str(settings.connect_port),

@@ -23,6 +23,7 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.visits import merge, sweep_under, visit_source
 from spark_jobs.model import TICKS_PER_SECOND, ReportStep, report_each, report_nothing, report_within
+from spark_jobs.reads.sql_reads import count_noted_reads
 from spark_jobs.session import is_lost_server, working_session
 from spark_jobs.sources import Source, find_source
 from spark_jobs.storage.coordination.fold import fold
@@ -301,8 +302,10 @@ class _Upkeep:
         lake, source = self._lake, self._source
         with visit_source(self._settings, source, lake) as lease:
             check_tables(lake, source)
-            keep_reads(lake, self._settings.home, source.name)
-            outcome = compact_chains(lake, source, lease, self._settings.home)
+            home = self._settings.home
+            count_noted_reads(lake, home, self._settings.sources)
+            keep_reads(lake, home, source.name)
+            outcome = compact_chains(lake, source, lease, home)
         if outcome.waits:
             return "a run is between its stages: chains wait for the next maintenance", ""
         if not outcome.removed:

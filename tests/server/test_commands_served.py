@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from spark_jobs.config import Settings
+from spark_jobs.model import NOTED_READS
 from spark_jobs.server import control
 from spark_jobs.storage.coordination.read_counts import Reads, reads_of
 from spark_jobs.storage.lakes.stored_lake import StoredLake
-from tests.installations import ODD_NAME
+from tests.installations import ODD_NAME, until
 from tests.jobs.harness import MINUTE, START, _iso, write_lines, write_source
 from tests.jobs.test_chains import UPSERT
 from tests.server.test_runs import answer, tidemark
@@ -82,6 +83,22 @@ def test_a_chain_is_compacted_read_at_any_time_rolled_back_and_pinned(served: Se
     ]
     # two of all; the state of an entity that had three deltas then, its history as it has nine
     assert reads_of(StoredLake(served.lake), served.home, "meters") == Reads(2, {2: 1, 4: 1})
+    # by SQL: two of all, two of one entity, and two of no state of this source
+    for statement in (
+        "SELECT count(*) FROM gold.meters",
+        "SELECT m.load FROM gold.meters m WHERE m.meter = 'm' AND m.load > 0",
+        "SELECT * FROM gold.meters_as_of(TIMESTAMP '2024-01-02 12:00:00') WHERE 'n' = meter",
+        "SELECT count(*) FROM gold.checkpoints c WHERE (SELECT count(*) FROM silver.late) = 0 AND source = 'meters'",
+        "SELECT count(*) FROM gold.checkpoints WHERE source = 'others'",
+        "SELECT count(*) FROM quality.results",
+    ):
+        ask(served, "sql", statement)
+    notes = served.home / NOTED_READS
+    until(lambda: notes.exists() and len(notes.read_text().splitlines()) >= 5, what="the reads were not noted")
+    (step,) = ask(served, "maintain", "meters", "--chains")["steps"]
+    assert (step["step"], step["do"]) == ("chains", "")
+    # `m` has nine deltas, `n` two
+    assert reads_of(StoredLake(served.lake), served.home / "another", "meters") == Reads(4, {2: 2, 4: 2})
 
     pinned = ask(served, "pin", "before_rollback")
     assert [pin["name"] for pin in ask(served, "pins")] == ["before_rollback"]
