@@ -30,7 +30,7 @@ from spark_jobs.jvm.class_archive import class_archive, options_to_read
 from spark_jobs.jvm.executors import KEY_SETTINGS, LISTS, are_embedded, executors_conf
 from spark_jobs.jvm.jars import further_jars, needed_sets
 from spark_jobs.jvm.java import find_java, java_path
-from spark_jobs.jvm.scala_code import LOG_STORE, S3_LOG_STORE, SCANS, VIEWS, guard_jar
+from spark_jobs.jvm.scala_code import LOG_STORE, OVERWRITES, S3_LOG_STORE, SCANS, VIEWS, guard_jar
 from spark_jobs.s3 import is_s3, spark_settings, with_scheme
 from spark_jobs.server.connect_client import (
     channel_builder,
@@ -82,7 +82,7 @@ def classic_conf(settings: Settings) -> dict[str, str]:
     return {
         "spark.master": settings.master,
         "spark.driver.memory": settings.heap,
-        "spark.sql.extensions": f"{SCANS},{VIEWS},{DELTA_EXTENSION}",
+        "spark.sql.extensions": f"{SCANS},{OVERWRITES},{VIEWS},{DELTA_EXTENSION}",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # not in spark.jars: SQL clients of the Thrift server would not see the classes
         "spark.driver.extraClassPath": first,
@@ -105,6 +105,9 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         "spark.databricks.delta.stats.collect": "true",
         # for each version Spark would run a query that lists all files: half the time of a new table
         "spark.databricks.delta.allFilesInCrc.enabled": "false",
+        # before a write Spark would work out the size of each joined table from its whole log, for filters that help
+        # joins of 10 GB and more
+        "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
         # the default is a type of twelve bytes without statistics, by which no file could be skipped
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # a task that keeps a file open per partition (eras, batches) need not sort its rows by partition

@@ -18,10 +18,6 @@ from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.storage.names.shown_marts import MARTS, NO_VERSION, STAGING, ShownMarts, note_shown, show, shown_marts
 
-ROWS_INTERPRETED = 2_000_000
-"""Up to so many rows of windows Spark interprets the marts' queries. Generating and compiling code for them took 42 %
-of the samples in a profile of the flights' marts of one day."""
-
 
 def marts_follow(
     settings: Settings,
@@ -74,7 +70,7 @@ def marts_follow(
         published_us=published_us,
         built=built_marts,
         changes=changes_since(lake, source, reflected),
-        compiled=rows_of_windows(lake, source) > ROWS_INTERPRETED,
+        rows=rows_of_windows(lake, source),
     )
     start_time = time.time()
     result = build()

@@ -7,7 +7,8 @@ The sources are in `scala`, in a folder for each concern:
 - `reads`: notes of the reads of states by SQL
 - `seats`: the order in which readers' statements work beside a run
 - `log_stores`: the stores of Delta's log on local file systems and on S3
-- `tables`: scans of small tables without a query of their own, and views that are replaced in one change
+- `tables`: scans and overwrites of small tables without queries about their files, and views that are replaced in one
+  change
 - `catalog`: Hive's tables in the database of a catalog, made before Hive uses it
 - `topics`: the offsets of Kafka's topics, in a jar of their own, since they need Kafka's client
 
@@ -37,6 +38,8 @@ SERVER_CLASS = f"{PACKAGE}.LakeServer"
 EXTENSION = f"{PACKAGE}.Guard"
 SCANS = "org.apache.spark.sql.delta.tidemark.SmallScans"
 """The extension of Spark that prepares scans of small tables in memory. It must come before Delta's extension."""
+OVERWRITES = "org.apache.spark.sql.delta.tidemark.SmallOverwrites"
+"""The extension of Spark that replaces the rows of a small table without queries about its files."""
 VIEWS = f"{PACKAGE}.AtomicViews"
 """The extension of Spark that replaces a view in one change of the catalog."""
 STATE_READS = f"{PACKAGE}.StateReads"

@@ -34,7 +34,7 @@ def write_dbt_docs(settings: Settings) -> tuple[Path, float]:
     project, file = laid_out(settings), dbt_docs_file(settings.home)
     # in a folder of its own: the portal reads the files that the last build left
     options = dbt_options(settings, project, target=file.parent)
-    with dbt_environment(settings, 0, {}, {}, compiled=False):
+    with dbt_environment(settings, 0, {}, {}, rows=0):
         for command in (["parse"], ["docs", "generate", "--static", "--empty-catalog", "--no-compile"]):
             outcome = run_dbt([*command, *options])
             if not outcome.success:

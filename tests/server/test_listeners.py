@@ -41,7 +41,7 @@ def home(tmp_path: Path, installation: Callable[[Path], Settings]) -> Settings:
 
 def by_dbt(settings: Settings) -> None:
     """A connection as dbt opens it for a mart."""
-    with dbt_environment(settings, 1, {}, {}, compiled=False):
+    with dbt_environment(settings, 1, {}, {}, rows=0):
         from dbt.adapters.spark import connections
 
         connections.hive.connect(host=settings.server_host, port=settings.thrift_port, configuration={})

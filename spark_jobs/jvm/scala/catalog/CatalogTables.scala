@@ -28,9 +28,10 @@ import org.datanucleus.store.schema.SchemaAwareStoreManager
   */
 object CatalogTables {
   def main(arguments: Array[String]): Unit = {
-    val given = Source.fromInputStream(System.in)(Codec.UTF8).getLines().filter(_.contains("=")).map(_.split("=", 2)).map {
-      case Array(name, value) => name -> value
-    }.toMap
+    val given =
+      Source.fromInputStream(System.in)(Codec.UTF8).getLines().filter(_.contains("=")).map(_.split("=", 2)).map {
+        case Array(name, value) => name -> value
+      }.toMap
     DriverManager.setLoginTimeout(arguments(0).toInt)
     try println(complete(given))
     catch {

@@ -21,18 +21,20 @@ object Executors {
   def watch(context: SparkContext, file: Path): Unit = {
     var written = ""
     clock.scheduleWithFixedDelay(
-      (() =>
-        try {
-          val now = describe(context)
-          if (now != written) {
-            val draft = file.resolveSibling(s"${file.getFileName}.draft")
-            Files.write(draft, now.getBytes(UTF_8))
-            Files.move(draft, file, StandardCopyOption.ATOMIC_MOVE)
-            written = now
-          }
-        } catch {
-          case NonFatal(error) => System.err.println(s"the executors could not be written down: $error")
-        }): Runnable,
+      (
+          () =>
+            try {
+              val now = describe(context)
+              if (now != written) {
+                val draft = file.resolveSibling(s"${file.getFileName}.draft")
+                Files.write(draft, now.getBytes(UTF_8))
+                Files.move(draft, file, StandardCopyOption.ATOMIC_MOVE)
+                written = now
+              }
+            } catch {
+              case NonFatal(error) => System.err.println(s"the executors could not be written down: $error")
+            }
+      ): Runnable,
       0,
       1,
       TimeUnit.SECONDS
