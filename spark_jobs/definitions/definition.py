@@ -43,7 +43,6 @@ from spark_jobs.engine.windows import (
     WindowKind,
     find_windows,
     judge,
-    stats_type,
 )
 from spark_jobs.sources import Source
 from spark_jobs.sources.emissions import EmissionsWindow
@@ -58,16 +57,17 @@ from spark_jobs.storage.descriptions.tables import STATE, windows
 Watch = Callable[[pa.Table, SkippedRows], None]
 """A function that is called with standing rows, and with the numbers of them that are in no window."""
 _ADAPTIVE_INPUTS = {"delta_id": pa.string(), "vector": pa.string(), "size": pa.int64()}
-_OWN_COLUMNS = {
+_OWN_COLUMNS: dict[str, tuple[pa.DataType | None, str]] = {
     "window_id": (pa.string(), "Cell, a dot, and the window's place in the cell; unique within a key."),
     "delta_ids": (pa.list_(pa.string()), "The deltas in the window, in order of time."),
-    "stats": (stats_type(), "Deltas, different values of the vector column, bytes, mean bytes, microseconds."),
+    "stats": (None, "Deltas, different values of the vector column, bytes, mean bytes, microseconds."),
     "trigger": (
         pa.string(),
         "Reason of its end: time, count, size, rate_change, memory_pressure; reset: the cell's end.",
     ),
 }
-"""The columns that only adaptive windows have: type and comment."""
+"""The columns that only adaptive windows have: type and comment. The kind says which type `stats` has."""
+_RATE = " Then rows a second before its first row, and the microseconds over which they were counted."
 _EMISSION_COLUMNS = {
     "emission": (pa.int64(), "Number of the emission in its window, from 1; the last one is the window's result."),
     "trigger": (pa.string(), "Reason of the emission: the trigger that fired; end: the window's result."),
@@ -290,7 +290,11 @@ class Definition:
     def _columns_of_kind(self) -> list[tuple[str, tuple[pa.DataType, str]]]:
         if isinstance(self.window, EmissionsWindow):
             return list(_EMISSION_COLUMNS.items())
-        return list(_OWN_COLUMNS.items()) if self.is_adaptive else []
+        if not isinstance(self.kind, AdaptiveKind):
+            return []
+        _, described = _OWN_COLUMNS["stats"]
+        stats = self.kind.stats_type, described + (_RATE if self.kind.cuts.rate_window is not None else "")
+        return list({**_OWN_COLUMNS, "stats": stats}.items())
 
     def table(self) -> Table:
         """The history table of the windows."""

@@ -110,4 +110,5 @@ def _cuts(window: AdaptiveWindow) -> Cuts:
         triggers=chosen,
         memory_bytes=window.memory.max_bytes,
         rate_unit=SECOND_US,
+        rate_window=window.rate_window_us,
     )

@@ -340,7 +340,7 @@ class Source(Section):
         return {"plugins": sorted(digests)} if digests else {}
 
 
-_ADDED = {"grace": None, "tick": 1, "clip_at_zero": False}
+_ADDED = {"grace": None, "tick": 1, "clip_at_zero": False, "rate_window": None}
 """Keys of windows that later versions added, with the values that change no definition of an earlier version."""
 
 

@@ -239,6 +239,9 @@ class AdaptiveWindow(WindowBase):
     """The greatest length of a window."""
     reset_us: PositiveDuration = Field(default=DAY_US, alias="reset")
     """The length of a cell, at whose start rates and windows begin afresh."""
+    rate_window_us: PositiveDuration | None = Field(default=None, alias="rate_window")
+    """The length of time before a row over which its rate is measured; `stats` then has the fields `rate` and
+    `rate_window`. If left out, it is `max`, and `stats` has neither."""
     triggers: tuple[TriggerCall, ...] | None = None
     """By default time, count(target_batch_size), memory_pressure(0.95)."""
     memory: WindowMemory = WindowMemory()

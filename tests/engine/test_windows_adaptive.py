@@ -85,27 +85,32 @@ EDGES = st.lists(st.tuples(EDGE, st.integers(0, 30), st.none() | EDGE), max_size
         NaiveAdaptiveRow(t, n, size, -(2**63) if late is None else late) for n, (t, size, late) in enumerate(rows)
     ]
 )
+RATE_WINDOWS = st.sampled_from([None, 1, 3, 12, 50])
 RESETS = st.sampled_from([1, 40, 1000, 2**40, 2**62, 2**63 - 1])
 
 
 @settings(max_examples=tries(100), deadline=None)
-@given(EDGES, TRIGGERS, RESETS, st.sampled_from([2, 12, 300]))
+@given(EDGES, TRIGGERS, RESETS, st.sampled_from([2, 12, 300]), RATE_WINDOWS | st.just(2**63 - 1))
 def test_adaptive_windows_equal_the_twin_at_the_ends_of_int64(
-    rows: list[NaiveAdaptiveRow], triggers: tuple[Trigger, ...], reset: int, longest: int
+    rows: list[NaiveAdaptiveRow], triggers: tuple[Trigger, ...], reset: int, longest: int, rate_window: int | None
 ) -> None:
-    cuts = replace(CUTS, triggers=triggers, reset=reset, longest=longest)
+    cuts = replace(CUTS, triggers=triggers, reset=reset, longest=longest, rate_window=rate_window)
     found, _ = adaptive_table(table_of(rows), cuts, DELTAS, INPUTS)
+    if rate_window is not None:
+        assert [(w["stats"]["rate"], w["stats"]["rate_window"]) for w in found.to_pylist()] == [
+            (w.rate, w.rate_window) for w in adaptive(rows, cuts)
+        ]
     assert [(w["window_start"], w["window_end"], w["trigger"], w["delta_ids"]) for w in found.to_pylist()] == [
         (w.start, min(w.end, 2**63 - 1), w.trigger, [delta.delta for delta in w.deltas]) for w in adaptive(rows, cuts)
     ]
 
 
 @settings(max_examples=tries(100), deadline=None)
-@given(ROWS | REPEATED, TRIGGERS, st.randoms(use_true_random=False))
+@given(ROWS | REPEATED, TRIGGERS, RATE_WINDOWS, st.randoms(use_true_random=False))
 def test_adaptive_windows_equal_the_twin_in_any_order_of_rows(
-    rows: list[NaiveAdaptiveRow], triggers: tuple[Trigger, ...], random: Random
+    rows: list[NaiveAdaptiveRow], triggers: tuple[Trigger, ...], rate_window: int | None, random: Random
 ) -> None:
-    cuts = replace(CUTS, triggers=triggers)
+    cuts = replace(CUTS, triggers=triggers, rate_window=rate_window)
     shuffled = list(rows)
     random.shuffle(shuffled)
     result, _ = adaptive_table(table_of(shuffled), cuts, DELTAS, INPUTS)
@@ -122,6 +127,7 @@ def test_adaptive_windows_equal_the_twin_in_any_order_of_rows(
             "total_bytes": size,
             "avg_delta_size": size / len(window.deltas),
             "duration": window.end - window.start,
+            **({} if rate_window is None else {"rate": window.rate, "rate_window": window.rate_window}),
         }
         assert (row["n"], row["bytes"]) == (len(window.deltas), size)
     assert len({row["window_id"] for row in found}) == len(found)
@@ -139,7 +145,7 @@ def streamed(table: pa.Table, cuts: Cuts, most_rows: int, held: Callable[[int, i
 @settings(max_examples=tries(150), deadline=None)
 @given(
     st.lists(ROWS | REPEATED | EDGES, min_size=1, max_size=3).filter(any), TRIGGERS, RESETS | st.just(7),
-    st.sampled_from([2, 12, 300]), st.sampled_from([1, 2, 5]), st.randoms(use_true_random=False),
+    st.sampled_from([2, 12, 300]), RATE_WINDOWS, st.sampled_from([1, 2, 5]), st.randoms(use_true_random=False),
 )  # fmt: skip
 def test_windows_of_rows_some_at_a_time_are_those_of_all_rows(
     text_ids: bool,
@@ -147,10 +153,11 @@ def test_windows_of_rows_some_at_a_time_are_those_of_all_rows(
     triggers: tuple[Trigger, ...],
     reset: int,
     longest: int,
+    rate_window: int | None,
     most_rows: int,
     random: Random,
 ) -> None:
-    cuts = replace(CUTS, triggers=triggers, reset=reset, longest=longest)
+    cuts = replace(CUTS, triggers=triggers, reset=reset, longest=longest, rate_window=rate_window)
     tables = []
     for number, rows in enumerate(of_keys):
         shuffled = list(rows)
@@ -271,13 +278,13 @@ def test_adaptive_windows_hold_at_the_ends_of_int64() -> None:
     times = np.array([-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1])
     cuts = replace(CUTS, triggers=(Trigger("time"),))
     every = np.ones(4, np.bool_)
-    windows, spans, reason = adaptive_spans(
+    windows, spans, cutting = adaptive_spans(
         offsets=np.array([0, 4]), times=times, sizes=np.zeros(4, np.int64), cuts=cuts, counted=every
     )
     assert windows.start.tolist() == [-(2**63), 2**63 - 2]
     assert windows.end[1] == 2**63 - 1
     assert spans.counts.tolist() == [2, 2]
-    assert reason.size == 2
+    assert cutting.reason.size == 2
 
 
 def test_the_interpreter_runs_no_loop_over_the_rows_of_the_adaptive_kernel() -> None:

@@ -248,6 +248,7 @@ def _adaptive(spec: Spec, rows: Sequence[Row]) -> dict[tuple[Any, ...], dict[str
         triggers=tuple(Trigger(reason, threshold) for reason, threshold in lengths["triggers"]),
         memory_bytes=lengths["max_bytes"],
         rate_unit=1_000_000,
+        rate_window=lengths.get("rate_window"),
     )
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for key in {r.key for r in rows}:
@@ -268,6 +269,8 @@ def _adaptive(spec: Spec, rows: Sequence[Row]) -> dict[tuple[Any, ...], dict[str
                 "avg_delta_size": total / len(held),
                 "duration": window.end - window.start,
             }
+            if cuts.rate_window is not None:
+                stats |= {"rate": window.rate, "rate_window": window.rate_window}
             own_columns = {"delta_ids": [r.delta_id for r in held], "stats": stats, "trigger": window.trigger}
             found[key, window.start, window.end, f"{cell}.{place}"] = {**own_columns, **_outputs(spec, held)}
     return found

@@ -70,6 +70,9 @@ SHAPES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "adaptive": ("adaptive", {**ADAPTIVE, "triggers": [("time", 0), ("count", 3), ("memory_pressure", 0.5)]},
                  {"target_batch_size": 2, "min": "1 h", "max": "6 h", "reset": "12 h", "memory": {"max_bytes": 40},
                   "triggers": ["time", "count(3)", "memory_pressure(0.5)"]}),
+    "rated": ("adaptive", {**ADAPTIVE, "rate_window": 2 * HOUR, "triggers": [("rate_change", 0.1), ("time", 0)]},
+              {"kind": "adaptive", "target_batch_size": 2, "min": "1 h", "max": "6 h", "reset": "12 h",
+               "rate_window": "2 h", "triggers": ["rate_change(0.1)", "time"]}),
 }  # fmt: skip
 EMITTING: dict[str, tuple[list[Trigger], list[str]]] = {
     # the triggers that the oracle is told, and those that the source file says

@@ -223,6 +223,8 @@ HISTORY = ("era", "token", "time", "at", "known_to")
         ({"kind": "calendar", "period": "0 days"}, "period", "from 1 to 1000"),
         ({"kind": "calendar", "period": "1 day", "zone": "Mars/Base"}, "zone", "time zone"),
         (ADAPTIVE | {"min": "2 h", "max": "1 h"}, "max", "at least `min`, 2 hours"),
+        (ADAPTIVE | {"rate_window": "0 s"}, "rate_window", "greater than zero"),
+        (HOPPING | {"rate_window": "1 h"}, "rate_window", "one of the keys"),
         (ADAPTIVE | {"target_batch_size": 0}, "target_batch_size", "greater than 0"),
         (ADAPTIVE | {"target": 5}, "target", "`target_batch_size`"),
         (ADAPTIVE | {"triggers": ["tme"]}, "triggers.0", "count(rows)"),

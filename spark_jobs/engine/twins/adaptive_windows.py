@@ -21,12 +21,14 @@ class NaiveAdaptiveRow:
 
 @dataclass
 class NaiveAdaptiveWindow:
-    """One window; `end` and `trigger` are valid once it is closed."""
+    """One window; `end` and `trigger` are valid once it is closed. `rate`: rows per rate unit at its first row."""
 
     start: int
     limit: int
     end: int = 0
     trigger: str = ""
+    rate: float = 0.0
+    rate_window: int = 0
     deltas: list[NaiveAdaptiveRow] = field(default_factory=list)
 
 
@@ -47,8 +49,8 @@ def _rate(earlier: Sequence[NaiveAdaptiveRow], time: int, cuts: Cuts) -> float:
     """The rate before a row at `time`, in rows per tick."""
     if not earlier or earlier[0].time == time:
         return 0.0
-    near = [delta for delta in earlier if time - delta.time < cuts.longest]
-    return len(near) / min(cuts.longest, time - earlier[0].time)
+    near = [delta for delta in earlier if time - delta.time < cuts.measured_over]
+    return len(near) / min(cuts.measured_over, time - earlier[0].time)
 
 
 def _cell(deltas: Sequence[NaiveAdaptiveRow], cell_end: int, cuts: Cuts) -> list[NaiveAdaptiveWindow]:
@@ -63,7 +65,8 @@ def _cell(deltas: Sequence[NaiveAdaptiveRow], cell_end: int, cuts: Cuts) -> list
             window.end, window.trigger, window = window.limit, "time", None
         if window is None:
             duration = cuts.longest if rate == 0 else min(max(cuts.target / rate, cuts.shortest), cuts.longest)
-            window = NaiveAdaptiveWindow(delta.time, delta.time + int(duration))
+            window = NaiveAdaptiveWindow(delta.time, delta.time + int(duration), rate=rate * cuts.rate_unit)
+            window.rate_window = min(cuts.measured_over, delta.time - deltas[0].time)
             windows.append(window)
         window.deltas.append(delta)
         reason = _reason(window, rates, cuts)

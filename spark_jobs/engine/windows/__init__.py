@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from spark_jobs.engine.windows.arrivals import NO_TIME, stream_times
     from spark_jobs.engine.windows.decimals import DecimalOverflow
-    from spark_jobs.engine.windows.kinds.adaptive import AdaptiveKind, Deltas, stats_type
+    from spark_jobs.engine.windows.kinds.adaptive import AdaptiveKind, Deltas
     from spark_jobs.engine.windows.kinds.calendars import Calendar
     from spark_jobs.engine.windows.kinds.cuts import Cuts, Trigger
     from spark_jobs.engine.windows.kinds.emissions import EmissionsKind
@@ -120,7 +120,6 @@ __all__ = [
     "skipped_rows",
     "slice_halo",
     "spread",
-    "stats_type",
     "stddev",
     "stream_times",
     "sum_",

@@ -32,18 +32,24 @@ def test_adaptive_windows_equal_the_twin_key_by_key(spark: SparkSession) -> None
     df = spark.createDataFrame(rows, "k string, t int, id long, size int, vector long").repartition(3)
     triggers = [at_time(), at_count(7), at_size(30)]
     shape: dict[str, Any] = {"target_batch_size": 4, "min_duration": 5, "max_duration": 60, "reset": 200}
+    shape["rate_window"] = 20
     windows = adaptive_windows(
         df, key="k", time="t", delta="id", vector="vector", size_bytes="size", triggers=triggers, **shape
     )
-    cuts = Cuts(4, 5, 60, 200, tuple(triggers), 100 * 2**20, 1)
+    cuts = Cuts(4, 5, 60, 200, tuple(triggers), 100 * 2**20, 1, rate_window=20)
     found: dict[str, list[tuple[Any, ...]]] = {}
     for row in windows.collect():
-        found.setdefault(row.k, []).append((row.window_start, row.window_end, row.trigger, row.delta_ids))
+        found.setdefault(row.k, []).append(
+            (row.window_start, row.window_end, row.trigger, row.delta_ids, row.stats.rate, row.stats.rate_window)
+        )
         assert row.stats.delta_count == len(row.delta_ids)
         assert row.stats.duration == row.window_end - row.window_start
     for key in "abc":
         deltas = [NaiveAdaptiveRow(time, n, size) for k, time, n, size, _ in rows if k == key]
-        wanted = [(w.start, w.end, w.trigger, [d.delta for d in w.deltas]) for w in adaptive(deltas, cuts)]
+        wanted = [
+            (w.start, w.end, w.trigger, [d.delta for d in w.deltas], w.rate, w.rate_window)
+            for w in adaptive(deltas, cuts)
+        ]
         assert sorted(found[key]) == sorted(wanted)
 
 
@@ -66,6 +72,7 @@ def test_defaults_fit_timestamps(spark: SparkSession) -> None:
         ("min_duration", {"min_duration": 5, "max_duration": 4}),
         ("max_duration", {"max_duration": None}),
         ("reset", {"reset": 0}),
+        ("rate_window", {"rate_window": 0}),
         ("memory_max_bytes", {"memory_max_bytes": 0}),
         ("aggregates", {"aggregates": {"stats": count()}}),
     ],

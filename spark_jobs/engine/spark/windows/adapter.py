@@ -31,7 +31,7 @@ from spark_jobs.engine.spark.windows.worker import (
     WindowsTask,
     metric_column,
 )
-from spark_jobs.engine.windows.kinds.adaptive import AdaptiveKind, stats_type
+from spark_jobs.engine.windows.kinds.adaptive import AdaptiveKind
 from spark_jobs.engine.windows.kinds.kind import WindowKind
 from spark_jobs.engine.windows.monoid import Aggregate, columns_read
 from spark_jobs.engine.windows.rows import NullValues
@@ -105,7 +105,7 @@ class WindowCall:
         kind_fields: list[tuple[str, DataType]] = []
         if isinstance(kind, AdaptiveKind):
             ids = ArrayType(self.frame.types[kind.deltas.delta])
-            kind_fields = [("window_id", StringType()), ("delta_ids", ids), ("stats", from_arrow_type(stats_type()))]
+            kind_fields = [("window_id", StringType()), ("delta_ids", ids), ("stats", from_arrow_type(kind.stats_type))]
             kind_fields.append(("trigger", StringType()))
         fields = self.window_fields(kind_fields)
         over, inputs = self._spread(kind), self.inputs()

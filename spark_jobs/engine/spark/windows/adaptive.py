@@ -78,6 +78,8 @@ def adaptive_windows(df: DataFrame, **options: Unpack[AdaptiveOptions]) -> DataF
             ones.
         size_bytes: the integer column with the size of a row; None: sizes are 0, and no trigger may use sizes.
         min_duration, max_duration, reset: 10 ms, 5 s and one UTC day for timestamps; must be given for integers.
+        rate_window: the time before a row over which its rate is measured, which `stats` then has; None: over
+            `max_duration`.
         triggers: tested in this order; None: time, `at_count(target_batch_size)` and, with sizes, memory pressure.
         memory_max_bytes: the greatest memory of a worker, of which `at_memory_pressure` is a share.
         grace: a row counts if its cell ends after the stream time at its arrival less `grace`, else it is late.
@@ -87,8 +89,9 @@ def adaptive_windows(df: DataFrame, **options: Unpack[AdaptiveOptions]) -> DataF
     Returns:
         One row per window: key columns, `window_start` (the time of the first row), `window_end` (the instant of
         closing), `window_id` (unique within a key), `delta_ids` in order, `stats` (`delta_count`, `vectors_affected`,
-        `total_bytes`, `avg_delta_size`, `duration` in ticks), `trigger` (time, count, size, rate_change,
-        memory_pressure, or reset if the cell ended), aggregates.
+        `total_bytes`, `avg_delta_size`, `duration` in ticks; with `rate_window` also `rate`, the rows per second or
+        tick before the first row, and `rate_window`, the ticks over which they were counted), `trigger` (time, count,
+        size, rate_change, memory_pressure, or reset if the cell ended), aggregates.
 
     Raises:
         ParameterError: a parameter is not as described above; no job has been started. IntegerOverflow, from the
@@ -109,6 +112,7 @@ def adaptive_plan(
     min_duration: Duration | None = None,
     max_duration: Duration | None = None,
     reset: Duration | None = None,
+    rate_window: Duration | None = None,
     triggers: Sequence[Trigger] | None = None,
     **shared: Unpack[SharedOptions],
 ) -> tuple[WindowCall, AdaptiveKind]:
@@ -128,6 +132,7 @@ def adaptive_plan(
         triggers=_check_triggers(chosen, size_bytes),
         memory_bytes=_positive("memory_max_bytes", options.memory_max_bytes),
         rate_unit=1 if is_integer(time_type) else _SECOND,
+        rate_window=None if rate_window is None else ticks("rate_window", rate_window, time_type, least=1),
     )
     if cuts.shortest > cuts.longest:
         raise refuse("min_duration", expected=f"at most max_duration, {cuts.longest} ticks", found=cuts.shortest)

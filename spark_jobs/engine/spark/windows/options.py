@@ -45,6 +45,7 @@ class AdaptiveOptions(SharedOptions, total=False):
     min_duration: Duration | None
     max_duration: Duration | None
     reset: Duration | None
+    rate_window: Duration | None
     triggers: Sequence[Trigger] | None
 
 

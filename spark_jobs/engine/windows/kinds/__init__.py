@@ -12,7 +12,7 @@ Ends are *last instants*: `end` of closed windows, `end - 1` of half-open ones. 
 keys in a source file (`sources.windows`).
 """
 
-from spark_jobs.engine.windows.kinds.adaptive import AdaptiveKind, Deltas, stats_type
+from spark_jobs.engine.windows.kinds.adaptive import AdaptiveKind, Deltas
 from spark_jobs.engine.windows.kinds.calendars import Calendar
 from spark_jobs.engine.windows.kinds.cuts import Cuts, Trigger
 from spark_jobs.engine.windows.kinds.emissions import EmissionsKind
@@ -42,5 +42,4 @@ __all__ = [
     "Trigger",
     "TriggerRows",
     "WindowKind",
-    "stats_type",
 ]

@@ -19,6 +19,7 @@ from spark_jobs.engine.windows.kinds.cuts import (
     REASONS,
     Cuts,
     CutState,
+    Cutting,
     adaptive_spans,
     cell_ends,
     first_of_deltas,
@@ -65,11 +66,11 @@ class Deltas:
         return [name for name in (self.delta, self.vector, self.size_bytes) if name is not None]
 
 
-def stats_type() -> pa.DataType:
-    """The type of the column `stats`; `duration` in ticks."""
+def _stats_type(cuts: Cuts) -> pa.StructType:
     whole = ("delta_count", "vectors_affected", "total_bytes")
+    rate = [] if cuts.rate_window is None else [("rate", pa.float64()), ("rate_window", pa.int64())]
     return pa.struct(
-        [*((name, pa.int64()) for name in whole), ("avg_delta_size", pa.float64()), ("duration", pa.int64())]
+        [*((name, pa.int64()) for name in whole), ("avg_delta_size", pa.float64()), ("duration", pa.int64()), *rate]
     )
 
 
@@ -87,6 +88,11 @@ class AdaptiveKind(WindowKind):
     identity = ("window_id",)
     order_columns = ("__cell",)
     position = "__number"
+
+    @property
+    def stats_type(self) -> pa.StructType:
+        """The type of the column `stats`; `duration` and `rate_window` in ticks."""
+        return _stats_type(self.cuts)
 
     def required_columns(self, aggregates: Mapping[str, Aggregate]) -> list[str]:
         """The columns that describe a row."""
@@ -201,7 +207,7 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: WindowInputs, ope
     if deltas.size_bytes is not None:
         sizes = writable(rows.column(deltas.size_bytes).cast(pa.int64()))
     cells: dict[str, Any] = {"offsets": rows.offsets, "times": rows.times, "cuts": cuts}
-    windows, spans, reason = adaptive_spans(**cells, sizes=sizes, counted=chosen, state=before.state)
+    windows, spans, cutting = adaptive_spans(**cells, sizes=sizes, counted=chosen, state=before.state)
     names = _ids(windows, cuts.reset, before.state)
 
     def make_table(begin: int, end: int, wanted: Wanted | None) -> pa.Table:
@@ -209,9 +215,9 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: WindowInputs, ope
         bounds = pa.table({**window_columns(rows, part), "window_id": names.slice(begin, end - begin)})
         described, asked = asked_for(bounds, wanted)
         counted_spans, counted = rows_between(spans, chosen, begin, end, asked)
-        own_reason = reason[begin:end]
+        own_cutting = cutting.select(slice(begin, end))
         if asked is not None:
-            part, own_reason = part.select(asked), own_reason[asked]
+            part, own_cutting = part.select(asked), own_cutting.select(asked)
         read = WindowRows(
             rows,
             counted_spans,
@@ -222,8 +228,8 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: WindowInputs, ope
         )
         columns = {
             "delta_ids": _lists(ids.filter(pa.array(counted)), counted_spans),
-            "stats": _stats(read, part, sizes[counted], deltas),
-            "trigger": pa.array(REASONS, pa.string()).take(pa.array(own_reason)),
+            "stats": _stats(read, part, sizes[counted], deltas, cuts, own_cutting),
+            "trigger": pa.array(REASONS, pa.string()).take(pa.array(own_cutting.reason)),
         }
         for name, column in columns.items():
             described = described.append_column(name, column)
@@ -323,7 +329,9 @@ def _lists(values: pa.Array, spans: Spans) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values)
 
 
-def _stats(read: WindowRows, windows: WindowSpans, sizes: Ints, deltas: Deltas) -> pa.Array:
+def _stats(
+    read: WindowRows, windows: WindowSpans, sizes: Ints, deltas: Deltas, cuts: Cuts, cutting: Cutting
+) -> pa.Array:
     spans = read.spans
     affected: npt.NDArray[Any] = np.zeros(spans.n_windows, np.int64)
     if deltas.vector is not None:
@@ -334,4 +342,6 @@ def _stats(read: WindowRows, windows: WindowSpans, sizes: Ints, deltas: Deltas) 
     total = exact_totals(read, deltas.size_bytes or "size", sizes, spans)
     mean = integer_means(sizes, spans.first, spans.past, spans.entry, spans.n_windows)
     fields = [spans.counts, affected, total, mean, windows.end - windows.start]
-    return pa.StructArray.from_arrays([pa.array(part) for part in fields], fields=list(stats_type()))
+    if cuts.rate_window is not None:
+        fields += [cutting.rate, cutting.rate_window]
+    return pa.StructArray.from_arrays([pa.array(part) for part in fields], fields=list(_stats_type(cuts)))

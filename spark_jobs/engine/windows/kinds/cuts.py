@@ -5,8 +5,8 @@ All times are event times, so that the same rows give the same windows in any ru
 
 - The first row opens a window at its own time. It may last until `start + duration`, where
   `duration = clamp(target / rate, shortest, longest)`, and `longest` for rate 0.
-- `rate` at a row is the number of earlier rows of the cell less than `longest` before it, divided by `longest` or by
-  the time since the cell's first row, if that is shorter.
+- `rate` at a row is the number of earlier rows of the cell less than `measured_over` before it, divided by
+  `measured_over` or by the time since the cell's first row, if that is shorter.
 - Triggers are checked in list order; the first that fires closes the window and names the reason. `Time` fires when the
   duration is over, before a row at or after that instant is added; the others fire after a row was added.
 - The cell's end closes an open window (reason `reset`). The next row opens the next window. No window crosses a cell.
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,8 +51,8 @@ class Trigger:
     threshold: float = 0.0
     """A number of rows, of bytes or of ticks, exact, or a share."""
     over: int = 0
-    """For `rate_change` of an early result, the ticks over which the rate is measured. Adaptive windows measure it over
-    their greatest length."""
+    """For `rate_change` of an early result, the ticks over which the rate is measured. For adaptive windows,
+    `Cuts.measured_over` is that length."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,14 @@ class Cuts:
     triggers: tuple[Trigger, ...]
     memory_bytes: int
     rate_unit: int
-    """Ticks in the unit of time in which a change of rate is measured: a second for timestamps, else one tick."""
+    """Ticks in the unit of time of a rate: a second for timestamps, else one tick."""
+    rate_window: int | None = None
+    """The ticks over which a rate is measured, 1 or more; None: `longest`. If given, `stats` has the rate, too."""
+
+    @property
+    def measured_over(self) -> int:
+        """The ticks over which a rate is measured."""
+        return self.longest if self.rate_window is None else self.rate_window
 
 
 @njit(cache=True, nogil=True)
@@ -126,7 +134,7 @@ class CutState:
         whole: time of the cell's first row, rates sampled, 1 if a window is open; that window's start, duration, rows,
             and bytes as in `_add`.
         samples: the last rates, in a ring.
-        near: times of the rows less than `longest` before the rows to come.
+        near: times of the rows less than `measured_over` before the rows to come.
     """
 
     cell: int
@@ -160,15 +168,16 @@ def _cut(
     kinds: Ints,
     limits: Ints,
     shares: Floats,
-    bounds: tuple[int, int, int, int, int],
+    bounds: tuple[int, int, int, int, int, int],
     whole: Ints,
     samples: Floats,
     near: Ints,
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """Per row, its window; per window, its start, end and reason. `bounds`: target, shortest, longest, rate unit,
-    reset. `whole`, `samples` and `near` are as in CutState, for the rows before if the first row is not the first of
-    its cell. `whole` and `samples` are changed to the state after the last row."""
-    target, shortest, longest, unit, reset = bounds
+) -> tuple[Ints, Ints, Ints, Ints, Floats, Ints]:
+    """Per row, its window; per window, its start, end and reason, the rate at its first row by rate unit, and the ticks
+    over which that was measured. A window that was open before the first row has rate 0. `bounds`: target, shortest,
+    longest, measured over, rate unit, reset. `whole`, `samples` and `near` are as in CutState, for the rows before if
+    the first row is not the first of its cell. `whole` and `samples` are changed to the state after the last row."""
+    target, shortest, longest, over, unit, reset = bounds
     timed = measured = sized = False
     for kind in kinds:
         timed, measured = timed or kind == _TIME, measured or kind == _RATE_CHANGE
@@ -176,9 +185,10 @@ def _cut(
     number = np.empty(times.size, np.int64)
     start, end = np.empty(times.size + 1, np.int64), np.empty(times.size + 1, np.int64)
     reason = np.empty(times.size + 1, np.int64)
+    rates, elapsed_at = np.zeros(times.size + 1, np.float64), np.zeros(times.size + 1, np.int64)
     cell_first, sampled, duration = whole[_FIRST], whole[_SAMPLED], whole[_DURATION]
     rows, size, wraps = whole[_ROWS], whole[_BYTES], whole[_WRAPS]
-    window, is_open, tail, rate = -1, whole[_OPEN] != 0, -near.size, 0.0
+    window, is_open, tail, rate, elapsed = -1, whole[_OPEN] != 0, -near.size, 0.0, np.uint64(0)
     if is_open:
         window, start[0], end[0], reason[0] = 0, whole[_START], whole[_START], _RESET
     for row in range(times.size):
@@ -189,9 +199,9 @@ def _cut(
         elif is_open and timed and np.uint64(time) - np.uint64(start[window]) >= np.uint64(duration):
             is_open = False
         if measured or not is_open:
-            while np.uint64(time) - np.uint64(near[tail] if tail < 0 else times[tail]) >= np.uint64(longest):
+            while np.uint64(time) - np.uint64(near[tail] if tail < 0 else times[tail]) >= np.uint64(over):
                 tail += 1
-            elapsed = min(np.uint64(time) - np.uint64(cell_first), np.uint64(longest))
+            elapsed = min(np.uint64(time) - np.uint64(cell_first), np.uint64(over))
             rate = (row - tail) / float(elapsed) if elapsed > 0 else 0.0
         if measured:
             samples[sampled % samples.size] = rate * unit
@@ -200,7 +210,7 @@ def _cut(
             window, is_open, rows, size, wraps = window + 1, True, 0, 0, 0
             wanted = target / rate if rate > 0.0 else float(longest)
             duration = longest if wanted >= longest else max(shortest, int(wanted))
-            start[window] = time
+            start[window], rates[window], elapsed_at[window] = time, rate * unit, np.int64(elapsed)
             end[window], reason[window] = _end(time, duration, cell_end[row], timed, reset)
         number[row] = window
         rows += 1
@@ -212,7 +222,8 @@ def _cut(
     whole[_FIRST], whole[_SAMPLED], whole[_DURATION] = cell_first, sampled, duration
     whole[_OPEN], whole[_START] = int(is_open), start[max(window, 0)]
     whole[_ROWS], whole[_BYTES], whole[_WRAPS] = rows, size, wraps
-    return number, start[: window + 1], end[: window + 1], reason[: window + 1]
+    past = window + 1
+    return number, start[:past], end[:past], reason[:past], rates[:past], elapsed_at[:past]
 
 
 @njit(cache=True, nogil=True)
@@ -266,11 +277,29 @@ def first_of_deltas(offsets: Ints, times: Ints, cuts: Cuts, deltas: Ints, counte
     return chosen
 
 
+@dataclass(frozen=True)
+class Cutting:
+    """The reasons and rates by which adaptive windows were cut.
+
+    Args:
+        reason: the reason of its end, a place in `REASONS`.
+        rate: the rate at its first row, in rows per `rate_unit`.
+        rate_window: the ticks over which that was measured; 0 at the first row of a cell.
+    """
+
+    reason: Ints
+    rate: Floats
+    rate_window: Ints
+
+    def select(self, windows: slice | Flags) -> Cutting:
+        """The same for some of the windows."""
+        return Cutting(self.reason[windows], self.rate[windows], self.rate_window[windows])
+
+
 def adaptive_spans(
     *, offsets: Ints, times: Ints, sizes: Ints, cuts: Cuts, counted: Flags, state: CutState | None = None
-) -> tuple[WindowSpans, Spans, Ints]:
-    """All adaptive windows of many keys, the spans of the counted rows, and each window's reason (a place in
-    `REASONS`).
+) -> tuple[WindowSpans, Spans, Cutting]:
+    """All adaptive windows of many keys, the spans of the counted rows, and the cutting of each window.
 
     Args:
         offsets: rows `offsets[k] .. offsets[k+1]-1` belong to key k.
@@ -287,13 +316,13 @@ def adaptive_spans(
     of_first = int(offsets[1]) if offsets.size > 1 else 0
     if state is not None and of_first and int(times[0]) // cuts.reset == state.cell:
         new_cell[0] = False
-        number, start, end, reason, _ = _run(new_cell, cell_end, times, sizes, cuts, state)
+        (number, start, end, *cutting), _ = _run(new_cell, cell_end, times, sizes, cuts, state)
     else:
-        number, start, end, reason, _ = _run(new_cell, cell_end, times, sizes, cuts, None)
+        (number, start, end, *cutting), _ = _run(new_cell, cell_end, times, sizes, cuts, None)
     # a window that was open may have closed before the first row
     opens = np.searchsorted(number, np.arange(start.size))
     group = np.searchsorted(offsets, opens, side="right") - 1
-    return WindowSpans(group, start, end), Spans(number, number + 1, start.size), reason
+    return WindowSpans(group, start, end), Spans(number, number + 1, start.size), Cutting(*cutting)
 
 
 def state_before(times: Ints, sizes: Ints, cuts: Cuts, cell: int, state: CutState | None) -> CutState | None:
@@ -304,26 +333,27 @@ def state_before(times: Ints, sizes: Ints, cuts: Cuts, cell: int, state: CutStat
     new_cell = np.zeros(times.size, np.bool_)
     new_cell[0] = state is None
     cell_end = np.full(times.size, min((cell + 1) * cuts.reset, _GREATEST))
-    _, start, _, _, (whole, samples) = _run(new_cell, cell_end, times, sizes, cuts, state)
+    (_, start, *_), (whole, samples) = _run(new_cell, cell_end, times, sizes, cuts, state)
     near = times if state is None else np.concatenate((state.near, times))
     # later rows are not before the last one
-    near = near[near > int(times[-1]) - cuts.longest] if int(times[-1]) - cuts.longest >= -_GREATEST else near
+    past = int(times[-1]) - cuts.measured_over
+    near = near[near > past] if past >= -_GREATEST else near
     earlier = 0 if state is None else state.windows
     return CutState(cell, earlier + start.size - int(whole[_OPEN]), whole, samples, near)
 
 
 def _run(
     new_cell: Flags, cell_end: Ints, times: Ints, sizes: Ints, cuts: Cuts, state: CutState | None
-) -> tuple[Ints, Ints, Ints, Ints, tuple[Ints, Floats]]:
+) -> tuple[tuple[Any, ...], tuple[Ints, Floats]]:
     """The results of `_cut`, and the state after the last row."""
     kinds = np.array([REASONS.index(trigger.reason) for trigger in cuts.triggers], np.int64)
     limits = np.array([_limit(trigger, cuts) for trigger in cuts.triggers], np.int64)
     shares = np.array([trigger.threshold for trigger in cuts.triggers], np.float64)
-    bounds = (cuts.target, cuts.shortest, cuts.longest, cuts.rate_unit, cuts.reset)
+    bounds = (cuts.target, cuts.shortest, cuts.longest, cuts.measured_over, cuts.rate_unit, cuts.reset)
     whole, samples = _fresh() if state is None else (state.whole.copy(), state.samples.copy())
     near = np.zeros(0, np.int64) if state is None else state.near
     cut_windows = _cut(new_cell, cell_end, times, sizes, kinds, limits, shares, bounds, whole, samples, near)
-    return (*cut_windows, (whole, samples))
+    return cut_windows, (whole, samples)
 
 
 def _limit(trigger: Trigger, cuts: Cuts) -> int:
