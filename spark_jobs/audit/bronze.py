@@ -19,7 +19,7 @@ from spark_jobs.config import Settings
 from spark_jobs.engine.chunks import chunk_rows
 from spark_jobs.engine.columns import Flags, Ints, numbers
 from spark_jobs.engine.measures import Balance
-from spark_jobs.engine.records import RULES_VERSION
+from spark_jobs.engine.records import ERASED, RULES_VERSION
 from spark_jobs.engine.updates import visible_times
 from spark_jobs.gates.measures.parts import of_landings
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
@@ -37,7 +37,8 @@ from spark_jobs.storage.descriptions.tables import DUPLICATES, FILES, FRONTIERS,
 from spark_jobs.storage.descriptions.times import micros
 from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.trace import frontiers
-from spark_jobs.trace.frontiers import SourceFrontiers
+from spark_jobs.trace.expiry import first_whole_drop
+from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
 
 FILES_READ = 20
 """The most files in the sample, spread evenly over all landed files."""
@@ -114,17 +115,21 @@ class BronzeAudit:
                 self._add(balance, rows.filter(pa.array(chosen)), diffs[chosen])
         return both
 
+    @property
+    def _drops_updates(self) -> bool:
+        return self.source.retention.horizon_us is not None
+
     def _add(self, balance: Balance, rows: pa.Table, diffs: Ints) -> None:
         ids = numbers(rows["row_id"])
-        horizon_us = self.current_frontiers.horizon_us
-        if self.source.retention.horizon_us is not None:
-            # below the horizon updates may have been removed for good
+        # below the horizon updates may have been removed for good, and earlier rows from bronze
+        horizon_us = self.current_frontiers.horizon_us if self._drops_updates else self.current_frontiers.rows_from_us
+        if horizon_us != NO_HORIZON_US:
             kept = numbers(rows["event_time"]) >= horizon_us
             rows, ids, diffs = rows.filter(pa.array(kept)), ids[kept], diffs[kept]
         balance.add(rows, self.places.files(ids), diffs)
 
     def _against_ledger(self, ledger: Iterable[dict[str, Any]], bronze: Balance) -> list[dict[str, Any]]:
-        if self.source.retention.horizon_us is not None:
+        if self._drops_updates or self.current_frontiers.rows_from_us != NO_HORIZON_US:
             return []
         due = Counter[str]()
         for row in ledger:
@@ -281,6 +286,8 @@ class BronzeAudit:
             return  # rejected by earlier rules
         read = Counter(tuple(row[c] for c in _OF_REJECT) for row in rejects)
         others = _kept_otherwise(stored_records, self.source.landing.max_rejects)
+        if self.versions_by_path[path].seq_no < first_whole_drop(self.source, self.current_frontiers.rows_from_us):
+            others |= {ERASED}  # an erasure does not list rows that have expired
         for where, differs in (("file", read - stored_records), ("quarantine", stored_records - read)):
             for record in differs:
                 if record[_RULE] in others:

@@ -23,10 +23,13 @@ from spark_jobs.landing.choices import Choice
 from spark_jobs.landing.ledger import RETRACTED, versions
 from spark_jobs.landing.places import Places
 from spark_jobs.sources import Source
+from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.delta.fences import Fence
 from spark_jobs.storage.descriptions.tables import DUPLICATES, FILES, LANDINGS, QUARANTINE, chunks
 from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.storage.lakes.spark_lake import SparkLake
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.expiry import first_whole_drop
 
 Key = tuple[str, int, int]
 """The path of a file, a landing, and the diff of the rows."""
@@ -76,6 +79,12 @@ class Bronze:
     erased: Erasures
 
     @cached_property
+    def first_whole(self) -> int:
+        """The number of the first drop whose rows are all in bronze. Rows of earlier drops have expired: the ledger
+        keeps their counts."""
+        return first_whole_drop(self.source, frontiers.load(self.lake, self.source).rows_from_us)
+
+    @cached_property
     def places(self) -> Places:
         """The source's files by their row ids."""
         return Places.of(versions(self.lake, self.source).values(), self.source)
@@ -102,10 +111,11 @@ class Bronze:
         account.row_ids.update(ids[erased].tolist())
         account.entities.update(rows["entity"].filter(pa.array(erased)).unique().to_pylist())
         lines = ids - self.places.firsts[files] + 1
-        for n in np.flatnonzero(erased & (files >= 0)).tolist():
+        counted = (files >= 0) & (ids >> PLACE_BITS >= self.first_whole)
+        for n in np.flatnonzero(erased & counted).tolist():
             key = self.places.paths[files[n]], int(landings[n]), int(diffs[n])
             account.take("rows", key, int(lines[n]), erased=True)
-        self._count_others(account, files, landings, diffs, ~erased & (files >= 0))
+        self._count_others(account, files, landings, diffs, ~erased & counted)
 
     def _count_others(self, account: ErasureAccount, files: Ints, landings: Ints, diffs: Ints, others: Flags) -> None:
         keys, counts = np.unique(np.stack([files, landings, diffs])[:, others], axis=1, return_counts=True)
@@ -202,7 +212,8 @@ def _amend_ledger(bronze: Bronze, account: ErasureAccount, fence: Fence) -> None
             if not any(key in of for of in account.concerned.values()):
                 continue
             for what, others in account.others.items():
-                row[f"{what}{back}"] = others[key]
+                if what != "rows" or row["seq_no"] >= bronze.first_whole:
+                    row[f"{what}{back}"] = others[key]
             row[f"rejects{back}"] = rejects[key]
     lake.replace_records(FILES, ledger, fence)
 
@@ -221,7 +232,9 @@ def left_without(bronze: Bronze) -> set[tuple[int, str]]:
     net_diffs: dict[tuple[int, int, str], int] = defaultdict(int)
     for row, _ in bronze.duplicates():
         net_diffs[row["counted_row_id"], row["seq_no"], row["file"]] += row["diff"]
-    wanted = {row_id for (row_id, _, _), n in net_diffs.items() if n > 0}
+    # an expired row counts all the same
+    whole = bronze.first_whole << PLACE_BITS
+    wanted = {row_id for (row_id, _, _), n in net_diffs.items() if n > 0 and row_id >= whole}
     if not wanted:
         return set()
     for table in bronze.lake.stored(chunks(bronze.source), ["row_ids"]).tables():

@@ -24,7 +24,7 @@ from spark_jobs.definitions.definition import definitions
 from spark_jobs.engine.arrangement import StoredBatch
 from spark_jobs.engine.columns import Flags, numbers
 from spark_jobs.erasure.account import Bronze, count_out, left_without
-from spark_jobs.erasure.history import Replacement, Restatement, histories_without
+from spark_jobs.erasure.history import Replacement, Restatement, histories_without, is_traced
 from spark_jobs.erasure.search import counted_out, given_up_histories, landed_files, left_in_tables
 from spark_jobs.erasure.texts import redact_quality, scrub_home
 from spark_jobs.errors import ParameterError
@@ -116,9 +116,10 @@ def find(settings: Settings, source: Source, spark: SparkSession, choice: Choice
     account = bronze.account()
     landed = landed_files(settings, lake, source, choice.value, account.files)
     report = Erased("", source.name, account.rows, bronze.rejects(), files=[*landed.paths], left=[*landed.unsearched])
-    if not (report.rows or report.records or report.files):
+    has_rows = bool(account.lines) or is_traced(lake, source, choice, frontiers.load(lake, source))
+    if not (has_rows or report.records or report.files):
         raise _unknown(source, choice)
-    if account.lines:
+    if has_rows:
         current_frontiers, current_publication = in_force(lake, source)
         counted = histories_without(lake, source, choice, account, current_frontiers, current_publication).count(lake)
         removals = [_of_whole_chunks(bronze), *_of_rows(bronze)]
@@ -199,7 +200,13 @@ class _Work:
         check_published(self.lake, self.source, self.current_frontiers, self.current_publication, "erased")
         account, rejects = self.bronze.account(), self.bronze.rejects()
         # an erasure that was killed at its end has printed no report, and may be repeated
-        has_cause = account.lines or rejects or self.erasure.step or is_repeated(self.lake, self.source, self.erasure)
+        has_cause = (
+            account.lines
+            or is_traced(self.lake, self.source, self.choice, self.current_frontiers)
+            or rejects
+            or self.erasure.step
+            or is_repeated(self.lake, self.source, self.erasure)
+        )
         if not has_cause and not landed_files(self.settings, self.lake, self.source, self.choice.value, set()).paths:
             raise _unknown(self.source, self.choice)
         self.erasure = record_step(self.lake, self.source, self.erasure, BEGUN)

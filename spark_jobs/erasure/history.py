@@ -162,6 +162,13 @@ class _Histories:
         return pa.table([_cast(rows[field.name], field.type) for field in schema], schema=schema)
 
 
+def is_traced(lake: Lake, source: Source, choice: Choice, current_frontiers: SourceFrontiers) -> bool:
+    """True if the trace has chosen updates; of expired rows it alone has them."""
+    handles = {"batch": sorted(current_frontiers.arrangement.handles())}
+    stored = lake.stored(updates(source), [choice.stored], choice.condition, handles)
+    return any(choice.of_rows(rows).any() for rows in stored.tables())
+
+
 def _at(time_us: int) -> pa.Scalar:
     return pa.scalar(time_us, pa.timestamp("us", "UTC"))
 

@@ -17,6 +17,7 @@ from spark_jobs.landing.moving import moved_files, refuse_cut_anew
 from spark_jobs.landing.reader import LandingFile
 from spark_jobs.landing.survey import Survey, survey, survey_retraction
 from spark_jobs.sources import Source
+from spark_jobs.trace.expiry import check_whole
 from spark_jobs.trace.frontiers import SourceFrontiers
 
 LOOKED_BESIDE = 3
@@ -62,6 +63,8 @@ def land_files(
         ledger_state = ledger.read_ledger(lake, source, read_drops, frontiers.landed_through)
     work = _survey(source, files, ledger_state.files, drops, request, rereads=rereads)
     refuse_cut_anew(lake, source, work, files)
+    drops_of_files = [file.seq_no for file in work.read] + [version.seq_no for version in work.retracted]
+    check_whole(source, frontiers, drops_of_files)
     pending = ledger_state.pending.values()
     empty = _empty_drops(drops, files, pending, frontiers) if request.takes_drops else []
     report = _count_resumed(pending)

@@ -19,6 +19,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.coordination.source_changes import check_unchanging
 from spark_jobs.storage.descriptions.tables import PUBLISHED
 from spark_jobs.storage.lakes.overlay import OverlayLake
+from spark_jobs.trace.expiry import check_still_declared
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.horizon import check_drops
 
@@ -49,6 +50,7 @@ def prepare_run(stage: Stage) -> FilesToLand:
     check_unchanging(lake, source.name)
     check_finished(lake, source)
     verify_checks(stage.judged, lake)
+    check_still_declared(source, stage.frontiers)
     if request.takes_drops:
         check_drops(source, stage.frontiers, stage.drops)
     prepared = files_to_land(stage)

@@ -42,6 +42,7 @@ from spark_jobs.landing.survey import Survey
 from spark_jobs.model import STAGES, TICKS_PER_SECOND, Report, pluralize
 from spark_jobs.reads.sql_reads import count_noted_reads
 from spark_jobs.storage.coordination.read_counts import keep_reads
+from spark_jobs.trace.expiry import first_whole_drop
 from spark_jobs.trace.frontiers import published_frontiers
 from spark_jobs.trace.maintenance import maintain
 
@@ -118,7 +119,8 @@ def compact(stage: RunStage) -> Report:
     if upkeep.after.arrangement.handles() != published.arrangement.handles():
         keep_trace_size(stage.judged, lake, upkeep.after.arrangement)
     # this run's chunks are not published yet: a run that repeats it finds them by their landings
-    chunks = merge_due(lake, source, fence.token, published.landed_through)
+    first_whole = first_whole_drop(source, frontiers.rows_from_us)
+    chunks = merge_due(lake, source, fence.token, published.landed_through, first_whole)
     if chunks.rows:
         index_chunks(lake, source)
     return report | {"chunks_before": chunks.chunks_before, "chunks_after": chunks.chunks_after}

@@ -26,6 +26,7 @@ from spark_jobs.storage.descriptions.tables import chunks, updates
 from spark_jobs.storage.lakes.lake import Lake
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from spark_jobs.trace import Arrangement, frontiers
+from spark_jobs.trace.expiry import first_whole_drop
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.source_journal import SourceJournal
 from spark_jobs.trace.source_plane import SourcePlane, SweepingPlane
@@ -96,9 +97,10 @@ def merge(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
     lake = SparkLake(spark)
     with visit_source(settings, source, lake) as lease:
         check_tables(lake, source)
-        _, current_publication = in_force(lake, source, near=lease.fence.token)
+        current, current_publication = in_force(lake, source, near=lease.fence.token)
         through = frontiers.published_frontiers(lake, source, current_publication).landed_through
-        merges = merge_all(lake, source, lease.fence.token, through)
+        first_whole = first_whole_drop(source, current.rows_from_us)
+        merges = merge_all(lake, source, lease.fence.token, through, first_whole)
         index_chunks(lake, source)
         if vacuum:
             remove_unused(lake.folder.handle(chunks(source)), settings.file_retention)

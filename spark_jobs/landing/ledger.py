@@ -128,11 +128,13 @@ def landings_between(lake: Lake, source: Source, after: int, through: int) -> li
     return sorted({row["landing"] for row in _rows(lake, source, _between("landing", after + 1, through))})
 
 
-def rows_by_landing(lake: TableReader, source: Source) -> dict[int, int]:
-    """The number of rows that came to chunks or were taken back, by landing."""
+def rows_by_landing(lake: TableReader, source: Source, first_drop: int = 0) -> dict[int, int]:
+    """The number of rows that came to chunks or were taken back, by landing; of drops from number `first_drop` on, so 0
+    for a landing of earlier ones."""
     counts: dict[int, int] = {}
     for row in _rows(lake, source, pc.scalar(True)):
-        counts[row["landing"]] = counts.get(row["landing"], 0) + row["rows"] + (row["rows_back"] or 0)
+        rows = row["rows"] + (row["rows_back"] or 0) if row["seq_no"] >= first_drop else 0
+        counts[row["landing"]] = counts.get(row["landing"], 0) + rows
     return counts
 
 

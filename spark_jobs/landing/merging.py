@@ -24,6 +24,7 @@ from spark_jobs.landing import ledger
 from spark_jobs.landing.block_chunks import HELD_BYTES, HELD_ROWS
 from spark_jobs.landing.chunking import ARRAYS, chunk_limits, merged_chunks, row_layout
 from spark_jobs.sources import Source
+from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.delta.dense_files import dense_layout, page_rows
 from spark_jobs.storage.delta.file_summaries import FileSummary, logged_files
 from spark_jobs.storage.descriptions.schema import Table
@@ -73,10 +74,11 @@ class RowsDiffer(TidemarkError):
     code = "rows_differ"
 
 
-def merge_due(lake: RunLake, source: Source, token: int, through: int) -> ChunkMerges:
+def merge_due(lake: RunLake, source: Source, token: int, through: int, first_whole: int = 0) -> ChunkMerges:
     """Merge the newest runs of landings up to `through`, if there are enough for a merge to pay; see
-    `engine.chunks.merging.due_runs`. Runs whose chunks are dense already stay."""
-    of_landing = ledger.rows_by_landing(lake, source)
+    `engine.chunks.merging.due_runs`. Runs whose chunks are dense already stay. `first_whole`: the number of the first
+    drop whose rows are all there; of earlier drops rows may have expired."""
+    of_landing = ledger.rows_by_landing(lake, source, first_whole)
     runs = runs_of(lake, source, of_landing)
     thin: list[LandingRange] = []
     for run in reversed([run for run in runs if run.last <= through]):
@@ -86,16 +88,17 @@ def merge_due(lake: RunLake, source: Source, token: int, through: int) -> ChunkM
         thin.insert(0, run)
     newest = due_runs([run.size for run in thin])
     return (
-        _merge(lake, source, token, range(thin[-newest].first, through + 1), runs, of_landing)
+        _merge(lake, source, token, range(thin[-newest].first, through + 1), runs, of_landing, first_whole)
         if newest
         else ChunkMerges()
     )
 
 
-def merge_all(lake: RunLake, source: Source, token: int, through: int) -> ChunkMerges:
-    """Merge the chunks of all landings up to `through`; a repeat changes nothing."""
-    of_landing = ledger.rows_by_landing(lake, source)
-    return _merge(lake, source, token, range(through + 1), runs_of(lake, source, of_landing), of_landing)
+def merge_all(lake: RunLake, source: Source, token: int, through: int, first_whole: int = 0) -> ChunkMerges:
+    """Merge the chunks of all landings up to `through`; a repeat changes nothing. `first_whole`: as for `merge_due`."""
+    of_landing = ledger.rows_by_landing(lake, source, first_whole)
+    runs = runs_of(lake, source, of_landing)
+    return _merge(lake, source, token, range(through + 1), runs, of_landing, first_whole)
 
 
 def runs_of(lake: Lake, source: Source, rows_by_landing: Mapping[int, int]) -> list[LandingRange]:
@@ -127,8 +130,11 @@ def _merge(
     landings: range,
     runs: Sequence[LandingRange],
     rows_by_landing: Mapping[int, int],
+    first_whole: int,
 ) -> ChunkMerges:
     """Merge the chunks of some landings, in one commit; no commit if one run would become as many chunks.
+
+    The rows of drops from number `first_whole` on are counted, which `rows_by_landing` has.
 
     Raises:
         RowsDiffer: the merged chunks have other numbers of rows than their landings brought.
@@ -145,15 +151,15 @@ def _merge(
     merger, counted = _Merger(source, newest, token), _Counted(before[0].first, through, tuple(rows_by_landing))
     stored = lake.stored(table, table.column_names, counted.where)
     if not isinstance(lake, SparkLake) or tasks_for(rows, stored.n_bytes, ROWS_A_FILE) == 1:
-        draft = _merge_here(lake, table, merger, counted, stored.whole())
+        draft = _merge_here(lake, table, merger, counted, stored.whole(), first_whole)
     else:
-        draft = _merge_in_tasks(lake, table, merger, counted, rows)
-    if draft.rows != rows:
-        raise _rows_differ(source, rows, draft.rows)
+        draft = _merge_in_tasks(lake, table, merger, counted, rows, first_whole)
+    if draft.rows_of_whole != rows:
+        raise _rows_differ(source, rows, draft.rows_of_whole)
     if len(before) == 1 and draft.chunks == n_before:
         return ChunkMerges()
-    draft.replace(page_rows(rows, draft.chunks))
-    return ChunkMerges(n_before, draft.chunks, rows)
+    draft.replace(page_rows(draft.rows, draft.chunks))
+    return ChunkMerges(n_before, draft.chunks, draft.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,31 +190,43 @@ class _Counted:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """Merged chunks that are in no table yet: their number, and that of their rows. `replace` puts them in the place of
-    the chunks that they are made of, in one commit, given the chunks in a page."""
+    """Merged chunks that are in no table yet: their number, that of their rows, and that of their rows of whole drops.
+    `replace` puts them in the place of the chunks that they are made of, in one commit, given the chunks in a page."""
 
     chunks: int
     rows: int
+    rows_of_whole: int
     replace: Callable[[int], object]
 
 
-def _merge_here(lake: RunLake, table: Table, merger: _Merger, counted: _Counted, stored: pa.Table) -> _Draft:
+def _merge_here(
+    lake: RunLake, table: Table, merger: _Merger, counted: _Counted, stored: pa.Table, first_whole: int
+) -> _Draft:
     """Merge the chunks `stored` in this process."""
     made = merged_here(stored, merger)
 
     def replace(rows_in_page: int) -> None:
         lake.rewrite(table, counted.others, ["landing"], more=made, layout=dense_layout(rows_in_page))
 
-    return _Draft(made.num_rows, _rows_in([made]), replace)
+    ids = pc.list_flatten(made["row_ids"]).to_numpy()
+    return _Draft(made.num_rows, ids.size, int(np.count_nonzero(ids >> PLACE_BITS >= first_whole)), replace)
 
 
-def _merge_in_tasks(lake: SparkLake, table: Table, merger: _Merger, counted: _Counted, rows: int) -> _Draft:
+def _merge_in_tasks(
+    lake: SparkLake, table: Table, merger: _Merger, counted: _Counted, rows: int, first_whole: int
+) -> _Draft:
     """Merge chunks in tasks of Spark, each with about `ROWS_A_FILE` of the `rows`."""
     stored = lake.read(table).where(counted.inside & F.col("landing").isin(*counted.landings))
     # not `persist`: Spark plans a cached query again at every write to a table that it reads
     made = merge_chunks(stored, merger, -(-rows // ROWS_A_FILE)).localCheckpoint()
-    n_chunks, n_rows = made.agg(F.count(F.lit(1)), F.coalesce(F.sum("rows"), F.lit(0))).collect()[0]
-    return _Draft(n_chunks, n_rows, lambda rows_in_page: lake.replace_dense(table, made, counted.inside, rows_in_page))
+    of_whole = F.size(F.filter("row_ids", lambda row_id: F.shiftright(row_id, PLACE_BITS) >= first_whole))
+    sums = (F.coalesce(F.sum(rows), F.lit(0)) for rows in (F.col("rows"), of_whole))
+    n_chunks, n_rows, n_of_whole = made.agg(F.count(F.lit(1)), *sums).collect()[0]
+
+    def replace(rows_in_page: int) -> None:
+        lake.replace_dense(table, made, counted.inside, rows_in_page)
+
+    return _Draft(n_chunks, n_rows, n_of_whole, replace)
 
 
 def _rows_differ(source: Source, ledger_rows: int, chunk_rows: int) -> RowsDiffer:

@@ -33,7 +33,7 @@ from spark_jobs.storage.descriptions.times import instant
 
 Row = dict[str, Any]
 State = Literal["published", "gate failed", "failed", "refused", "not published", "nothing new"]
-REFUSALS = (ParameterError.code, "definition_changed", "seal_gap", "stale_plan", "below_horizon")
+REFUSALS = (ParameterError.code, "definition_changed", "seal_gap", "stale_plan", "below_horizon", "rows_expired")
 """Codes of errors by which a request is refused before its run lands anything: the source stays as it was."""
 
 

@@ -40,9 +40,14 @@ def with_landings(lake: TableReader, source: Source, updates: Sequence[Row], rea
 
     def add_place(update: Row) -> Row:
         came = update.get("diff", 1) > 0
-        landing = landing_of(update, brought.get((update["row_id"], came), []), read)
+        versions = brought.get((update["row_id"], came), [])
+        landing = landing_of(update, versions, read)
         # a row that was taken back belongs to the files as they were before this landing
-        path, line = files.place_of(update["row_id"], (landing or 0) if came else (landing or 0) - 1)
+        until = (landing or 0) if came else (landing or 0) - 1
+        if not versions:
+            # no chunk has the row any more (`trace.expiry`): the ledger has its file all the same
+            until = update["token"] - 1
+        path, line = files.place_of(update["row_id"], until)
         columns = {name: value for name, value in update.items() if name != "token"}
         offset = place_in_topic(path or "", line or 0) if source.landing.kind == "topic" else {}
         return {"file": path, "line": line, **offset, "run_id": runs.get(landing or 0), "landing": landing, **columns}

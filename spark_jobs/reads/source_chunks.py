@@ -15,11 +15,15 @@ from spark_jobs.engine.chunks import Latest, PartReader, StoredLayout, check_que
 from spark_jobs.engine.columns import Ints
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.sources import Source, did_you_mean
+from spark_jobs.storage.coordination import publication
 from spark_jobs.storage.delta.chunk_index import chunks_in, groups_of
 from spark_jobs.storage.delta.places import TableHandle
 from spark_jobs.storage.descriptions.column_types import INSTANT, arrow_type, arrow_type_of
 from spark_jobs.storage.descriptions.tables import FILES, chunks
 from spark_jobs.storage.lakes.lake import TableReader
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.expiry import check_query
+from spark_jobs.trace.frontiers import NO_HORIZON_US
 
 
 class UnknownTimeline(ParameterError):
@@ -63,10 +67,14 @@ class SourceChunks:
         Raises:
             NothingLanded: no drop of the source has landed yet.
             UnknownTimeline, UnknownComponent: the source does not declare it.
+            RowsExpired: rows of the range may have left bronze.
             ParameterError: a name is no string, or a time no whole number of 64 signed bits.
         """
         names = self._check(timeline, components)
         answer = self._reader(timeline, names).range_query(entity, timeline, lo_us, hi_us, names)
+        if lo_us <= hi_us:
+            # after the rows: the frontiers name an expiry before it removes any
+            check_query(self._source, self._rows_from_us(), lo_us)
         columns = {"row_id": answer["row_id"], "time": answer["time"].cast(INSTANT)}
         columns |= {name: self._cast(name, answer[name]) for name in names}
         return pa.table(columns)
@@ -81,10 +89,23 @@ class SourceChunks:
         Raises:
             NothingLanded: no drop of the source has landed yet.
             UnknownTimeline, UnknownComponent: the source does not declare it.
+            RowsExpired: the value of a component may have left bronze, as no row that is surely there has one.
             ParameterError: a name is no string, or a time no whole number of 64 signed bits.
         """
         names = self._check(timeline, components)
-        return self._reader(timeline, names).latest_at(entity, timeline, at_us, names)
+        latest = self._reader(timeline, names).latest_at(entity, timeline, at_us, names)
+        times = [latest[name].time if name in latest else None for name in names]
+        least_us = None if None in times else min((time for time in times if time is not None), default=at_us)
+        check_query(self._source, self._rows_from_us(), least_us)
+        return latest
+
+    def _rows_from_us(self) -> int:
+        """The time from which on all rows are there. Without `retention.bronze` no row has ever left: see
+        `check_still_declared`."""
+        if self._source.retention.bronze_us is None:
+            return NO_HORIZON_US
+        token = publication.load(self._lake, self._source).token
+        return frontiers.load(self._lake, self._source, near=token).rows_from_us
 
     def _check(self, timeline: str, components: Sequence[str] | None) -> list[str]:
         components_wanted = check_query_names(timeline, [*self._source.columns] if components is None else components)

@@ -25,7 +25,7 @@ from spark_jobs.sources.data_checks import DataCheck
 from spark_jobs.sources.drops import Schedule, schedule
 from spark_jobs.sources.emissions import ENDING, EmissionsWindow
 from spark_jobs.sources.extracts import AnyLanding, Extract
-from spark_jobs.sources.problems import refuse
+from spark_jobs.sources.problems import refuse, refuse_in_words
 from spark_jobs.sources.quantities import DAY_US, Every, Instant, PositiveDuration, Size, local_start
 from spark_jobs.sources.section import Identifier, Section
 from spark_jobs.sources.state import CompactionRules, State, names_to_themselves
@@ -69,6 +69,17 @@ class Retention(Section):
     refused."""
     horizon_us: PositiveDuration | None = Field(default=None, alias="horizon")
     """The time before the newest event time for which states can be read; drops before it are refused."""
+    bronze_us: PositiveDuration | None = Field(default=None, alias="bronze")
+    """The time before the newest event time for which landed rows stay in bronze. Maintenance removes older ones, once
+    since and horizon have passed them, so both must be given."""
+
+    @model_validator(mode="after")
+    def _check_bronze(self) -> Self:
+        if self.bronze_us is not None and None in (self.since_us, self.horizon_us):
+            raise refuse_in_words(
+                "`since` and `horizon` beside `bronze`: only rows that both have passed go", "not both"
+            )
+        return self
 
 
 class Dag(Section):

@@ -49,6 +49,8 @@ class SourceFrontiers:
     the frontiers; as they move between any two publications, their history includes that of the publications.
     `obsolete`: replaced batches whose rows are still stored, each with the token under which it was replaced.
     `horizon_us`: states are exact for event times from here on; the least int64 until retention moves it.
+    `rows_from_us`: the time from which on all rows are in bronze (`trace.expiry`); the least int64 until retention
+    moves it.
     """
 
     arrangement: ArrangementState
@@ -58,6 +60,7 @@ class SourceFrontiers:
     published_us: int = 0
     obsolete: tuple[tuple[str, int], ...] = ()
     horizon_us: int = NO_HORIZON_US
+    rows_from_us: int = NO_HORIZON_US
 
     @classmethod
     def start(cls, source: Source) -> SourceFrontiers:
@@ -118,6 +121,8 @@ class SourceFrontiers:
             "obsolete": [list(batch) for batch in self.obsolete],
             "horizon_us": self.horizon_us,
         }
+        if self.rows_from_us != NO_HORIZON_US:
+            fields["rows_from_us"] = self.rows_from_us
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -132,6 +137,7 @@ class SourceFrontiers:
             fields.get("published_us", 0),
             tuple((handle, token) for handle, token in fields.get("obsolete", ())),
             fields.get("horizon_us", NO_HORIZON_US),
+            fields.get("rows_from_us", NO_HORIZON_US),
         )
 
 

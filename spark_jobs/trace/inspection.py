@@ -70,7 +70,8 @@ class Retracted:
 
 @dataclass(frozen=True, slots=True)
 class TraceReport:
-    """A source's trace at one moment; frontiers in microseconds, `horizon_us` None if retention has not moved it."""
+    """A source's trace at one moment; frontiers in microseconds, `horizon_us` and `rows_from_us` None if retention has
+    not moved them."""
 
     source: str
     seal_us: int
@@ -79,6 +80,7 @@ class TraceReport:
     published_us: int
     reached_us: int
     horizon_us: int | None
+    rows_from_us: int | None
     batches: tuple[BatchReport, ...]
     leases: tuple[ReadLease, ...]
     retracted: Retracted
@@ -109,6 +111,7 @@ def inspect(lake: FrameLake, source: Source, frontiers: SourceFrontiers, publica
         published_us=publication.published_us,
         reached_us=frontiers.reached_us,
         horizon_us=None if horizon_us == NO_HORIZON_US else horizon_us,
+        rows_from_us=None if frontiers.rows_from_us == NO_HORIZON_US else frontiers.rows_from_us,
         batches=tuple(batches),
         leases=state.leases,
         retracted=_retracted_data(lake, source, frontiers, batches),

@@ -16,8 +16,9 @@ from spark_jobs.trace.frontiers import SourceFrontiers
 def withdraw(unpublished: SourceFrontiers, published: SourceFrontiers, token: int) -> SourceFrontiers:
     """The frontiers `published`, after the later frontiers have been withdrawn under `token`.
 
-    Batches that only the withdrawn frontiers name are obsolete from `token` on. Since, the horizon and held reads keep
-    their new values: they follow from the publication and from readers, not from the rows of the unpublished run.
+    Batches that only the withdrawn frontiers name are obsolete from `token` on. Since, the horizon, the time from which
+    on bronze has all rows, and held reads keep their new values: they follow from the publication and from readers, not
+    from the rows of the unpublished run.
     """
     state = unpublished.arrangement
     arrangement = state.rolled_back(published.arrangement)
@@ -27,5 +28,6 @@ def withdraw(unpublished: SourceFrontiers, published: SourceFrontiers, token: in
         published,
         arrangement=arrangement,
         horizon_us=max(published.horizon_us, unpublished.horizon_us),
+        rows_from_us=max(published.rows_from_us, unpublished.rows_from_us),
         obsolete=(*published.obsolete, *((handle, token) for handle in came)),
     )

@@ -20,6 +20,7 @@ from spark_jobs.definitions.catalog import check_tables, source_tables
 from spark_jobs.definitions.definition import histories
 from spark_jobs.definitions.versions import DefinitionChanged
 from spark_jobs.errors import TidemarkError
+from spark_jobs.jobs.expiry import expire_rows
 from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.visits import merge, sweep_under, visit_source
 from spark_jobs.model import TICKS_PER_SECOND, ReportStep, report_each, report_nothing, report_within
@@ -206,8 +207,8 @@ def maintain_source(
     `report_step` is called with each step that begins, and with the tables of a step that goes through them. `only`:
     the one step to do; None: all.
 
-    The steps merge chunks and trace, compact chains, fold histories, remove old results, join small files, remove files
-    out of use, and audit the source.
+    The steps merge chunks and trace, remove expired rows, compact chains, fold histories, remove old results, join
+    small files, remove files out of use, and audit the source.
     """
     lake = SparkLake(spark)
     if not lake.folder.is_stored(chunks(source).database, chunks(source).table):
@@ -234,6 +235,8 @@ class _Upkeep:
         closed = [history.table for history in histories(self._source) if history.table in self._tables]
         yield _Task("chunks", "in use", lambda: self._in_use(chunked), self._merge_chunks)
         yield _Task("trace", "in use", lambda: self._in_use(traced), self._merge_trace)
+        if self._source.retention.bronze_us is not None:
+            yield _Task("expire", "in use", lambda: self._in_use(chunked), self._expire)
         if self._source.keeps_chains and CHAINS in self._tables:
             yield _Task(CHAINS_STEP, "in use", lambda: self._in_use([CHAINS]), self._compact_chains)
         yield _Task("fold", "in use", lambda: self._in_use(closed), self._fold)
@@ -297,6 +300,12 @@ class _Upkeep:
             )
         gone = result.removed + len(swept.batches)
         return f"{result.merges} merges of {result.merged_updates} updates, {gone} batches removed", ""
+
+    def _expire(self) -> tuple[str, str]:
+        lake, source = self._lake, self._source
+        with visit_source(self._settings, source, lake) as lease:
+            check_tables(lake, source)
+            return expire_rows(lake, source, lease).in_words, ""
 
     def _compact_chains(self) -> tuple[str, str]:
         lake, source = self._lake, self._source

@@ -49,7 +49,7 @@ state: {mode: upsert, components: [load], delete_when: gone}
 compaction: tiered
 checks:
   low: {kind: between, column: load, max: 100, treatment: warn}
-retention: {since: 1 day, horizon: 2 weeks}
+retention: {since: 1 day, horizon: 2 weeks, bronze: 365 days}
 memory: {max_bytes: 64 MiB}
 dag: {schedule: manual, owner: us, notify: [], retry_delay: 5 min}
 tests:

@@ -424,10 +424,15 @@ def test_settings_that_no_result_depends_on_leave_the_hash_alone() -> None:
 
 
 def test_retention_keeps_everything_unless_it_is_declared() -> None:
-    assert read(shop()).retention.model_dump() == {"since_us": None, "horizon_us": None}
+    assert read(shop()).retention.model_dump() == dict.fromkeys(("since_us", "horizon_us", "bronze_us"))
     kept = read({**shop(), "retention": {"since": "30 days", "horizon": "1 week"}}).retention
     assert (kept.since_us, kept.horizon_us) == (30 * 86_400_000_000, 7 * 86_400_000_000)
     assert "retention.since" in problems({**shop(), "retention": {"since": "0 days"}})
+    all_three = {"since": "30 days", "horizon": "90 days", "bronze": "365 days"}
+    assert read({**shop(), "retention": all_three}).retention.bronze_us == 365 * 86_400_000_000
+    for missing in ("since", "horizon"):
+        some = {key: value for key, value in all_three.items() if key != missing}
+        assert "`since` and `horizon` beside `bronze`" in problems({**shop(), "retention": some})["retention"][0]
     assert read({**shop(), "retention": {"since": "1 day"}}).definition_parts() == read(shop()).definition_parts()
 
 

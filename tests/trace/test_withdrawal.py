@@ -42,7 +42,9 @@ def moved(frontiers: SourceFrontiers, token: int, late: int, merges: bool) -> So
             merged = after.install_merge(CompactionResponse(pair, batch))
             assert merged is not None
             after = merged
-    return replace(frontiers.replace_arrangement(after, token), reached_us=seal, horizon_us=seal - STEP)
+    return replace(
+        frontiers.replace_arrangement(after, token), reached_us=seal, horizon_us=seal - STEP, rows_from_us=token
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), min_size=1, max_size=8), st.integers(0, 8))
@@ -67,7 +69,7 @@ def test_the_frontiers_of_the_publication_stand_again_and_nothing_that_followed_
     # what readers hold and retention let go stays so, and no number is used again
     assert restored.arrangement.leases == (lease,)
     assert restored.arrangement.since == unpublished.arrangement.since
-    assert restored.horizon_us == unpublished.horizon_us
+    assert (restored.horizon_us, restored.rows_from_us) == (unpublished.horizon_us, unpublished.rows_from_us)
     number = restored.arrangement.seqno_upper
     assert number >= unpublished.arrangement.seqno_upper
     fresh = UnsealedBatch("new", (number, number + 1), 10**6, 10**6, 1, 4)

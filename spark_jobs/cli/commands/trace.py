@@ -179,7 +179,7 @@ def _duration(text: str) -> int:
 
 
 def _render_report(report: TraceReport) -> RenderableType:
-    names = ("since", "published", "trace_upper", "seal", "reached", "horizon")
+    names = ("since", "published", "trace_upper", "seal", "reached", "horizon", "rows_from")
     frontiers = [[name, _time_text(getattr(report, f"{name}_us"))] for name in names]
     columns = ["batch", "place", "level", "updates", "bytes", "lower", "upper", "since"]
     parts: list[RenderableType] = [

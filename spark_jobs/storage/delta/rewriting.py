@@ -54,6 +54,7 @@ def rewrite_rows(
     *,
     looked_at: Sequence[str],
     where: Mapping[str, str] | None = None,
+    below: tuple[str, Any] | None = None,
     more: pa.Table | None = None,
     files: Sequence[WrittenFile] = (),
 ) -> Rewritten:
@@ -64,6 +65,7 @@ def rewrite_rows(
         change: called with the columns `looked_at` first, and with all columns only if it changes those.
         looked_at: columns that decide whether a file is rewritten.
         where: values of partition columns; files of other partitions are left alone.
+        below: a column and a value; files in which the column is nowhere below the value, by the log, are left alone.
         more: rows that come in the same commit.
         files: files written already that come in it, too.
 
@@ -83,6 +85,8 @@ def rewrite_rows(
         for file in pa.table(table.get_add_actions()).to_pylist():
             partition = file.get("partition") or {}
             if any(partition.get(column) != value for column, value in (where or {}).items()):
+                continue
+            if below is not None and _is_nowhere_below(file, *below):
                 continue
             path = unquote(file["path"])
             if change(_read(system, path, partition, to, looked_at)) is None:
@@ -106,6 +110,12 @@ def rewrite_rows(
     with suppress(_Unchanged):
         commit(to.handle, None, write)
     return result
+
+
+def _is_nowhere_below(file: Mapping[str, Any], column: str, value: Any) -> bool:
+    """True if the log says so; a file without a bound in the log may have any value."""
+    least = (file.get("min") or {}).get(column)
+    return least is not None and least >= value
 
 
 def copy_partition(to: Destination, column: str, value: str, copy: str) -> int:

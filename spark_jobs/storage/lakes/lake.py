@@ -197,6 +197,7 @@ class RunLake(Lake, Protocol):
         looked_at: Sequence[str],
         *,
         source: str | None = None,
+        below: tuple[str, Any] | None = None,
         more: pa.Table | None = None,
         files: Sequence[WrittenFile] = (),
         layout: Layout = ...,

@@ -94,6 +94,7 @@ class TableWrites(TableFiles):
         looked_at: Sequence[str],
         *,
         source: str | None = None,
+        below: tuple[str, Any] | None = None,
         more: pa.Table | None = None,
         files: Sequence[WrittenFile] = (),
         layout: Layout = Layout(),  # noqa: B008
@@ -102,7 +103,7 @@ class TableWrites(TableFiles):
         `storage.delta.rewriting`."""
         where = None if source is None else {"source": source}
         to = self.destination(table, layout)
-        result = rewrite_rows(to, change, looked_at=looked_at, where=where, more=more, files=files)
+        result = rewrite_rows(to, change, looked_at=looked_at, where=where, below=below, more=more, files=files)
         self._commits += bool(result.files or more is not None or files)
         return result
 
