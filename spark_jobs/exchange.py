@@ -1,33 +1,32 @@
 """Work on Arrow tables: in threads of this process, or in the tasks of one Spark job that exchange blocks through
-Spark's shuffle.
+Spark's shuffle. `distribution` decides which.
 
 A block is some rows of one piece that are for one task. In a Spark job, the task that reads a block encodes it, and the
 task that works on it decodes it. Spark moves whole blocks and never takes a row apart. Rows that fit into this process
 are handled here, by the same functions. Kernels and Arrow release Python's lock, so threads run in parallel, and
-no block is encoded, sent or sorted.
+no block is encoded, sent or sorted. Without Spark, blocks beyond the memory of the process wait on the disk.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from spark_jobs.threads import THREADS, in_threads
+from spark_jobs.distribution import tasks_at_once, waiting_bytes
+from spark_jobs.threads import in_threads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROWS_ALONE = 1 << 18
-"""The number of rows up to which one thread handles them by itself."""
-ROWS_HERE, BYTES_HERE = 1 << 22, 1 << 28
-"""The most rows, and the most bytes of them in Parquet, that this process handles itself. More would need memory in
-proportion."""
-BYTES_A_TASK = 1 << 27
-"""The approximate bytes of the rows dealt to one task. A task needs a few times as much memory to sort and write."""
 BLOCK_ROWS, BLOCK_BYTES = 1 << 17, 32 << 20
 """The rows and the bytes at which a block is full. A smaller block is the rest of a task or a file."""
 
@@ -50,24 +49,6 @@ Deal = Callable[[Piece], Iterator[Block]]
 Labelled = Iterator[tuple[str, pa.Table]]
 Work = Callable[[int, Labelled], bytes]
 """A function from a task's number and its labelled rows, in any order, to the answer of the task."""
-
-
-def is_for_here(n_rows: int, n_bytes: int) -> bool:
-    """True if this process handles that many rows and bytes itself, without a Spark job. Wide rows have many bytes."""
-    return n_rows <= ROWS_HERE and n_bytes <= BYTES_HERE
-
-
-def tasks_for(n_rows: int, n_bytes: int, rows_a_task: int, bytes_a_task: int = BYTES_A_TASK) -> int:
-    """The number of tasks for so many rows and bytes.
-
-    Few rows make as few tasks as their bytes allow. More rows that are handled in this process make at least one task
-    per thread.
-    """
-    tasks = max(-(-n_bytes // bytes_a_task), 1)
-    if n_rows <= ROWS_ALONE:
-        return tasks
-    tasks = max(tasks, -(-n_rows // rows_a_task))
-    return max(tasks, THREADS) if is_for_here(n_rows, n_bytes) else tasks
 
 
 def answers(
@@ -101,20 +82,81 @@ def exchange(
         deal: returns the blocks of a piece.
         n_tasks: the number of tasks; they are numbered 0 .. n_tasks - 1.
         work: called once for each task that got blocks.
-        here: True to do all in this process. The blocks of several tasks are then kept until their task has its turn.
+        here: True to do all in this process. The blocks of several tasks wait until their task has its turn; those that
+            would take more memory than `distribution.process_memory` allows wait on the disk.
     """
-    if (here or spark is None) and n_tasks == 1:
-        return [work(0, ((block.label, block.rows) for piece in pieces for block in deal(piece)))]
     if here or spark is None:
-        dealt: dict[int, list[tuple[str, pa.Table]]] = {}
-        for blocks_of_piece in in_threads(lambda piece: list(deal(piece)), pieces):
-            for block in blocks_of_piece:
-                dealt.setdefault(block.task, []).append((block.label, block.rows))
-        return list(in_threads(lambda task: work(task, iter(dealt.pop(task))), sorted(dealt)))
+        return _exchange_here(spark, pieces, deal, n_tasks, work)
     numbered = spark.range(0, len(pieces), 1, max(len(pieces), 1))
     blocks = numbered.mapInArrow(partial(_dealt, pieces=pieces, deal=deal), _BLOCK)
     together = blocks.repartitionById(n_tasks, "task").sortWithinPartitions("task")
     return together.mapInArrow(partial(_work_on_blocks, work=work), _ANSWER).toArrow()["answer"].to_pylist()
+
+
+def _exchange_here(
+    spark: SparkSession | None, pieces: Sequence[Piece], deal: Deal[Piece], n_tasks: int, work: Work
+) -> list[bytes]:
+    if n_tasks == 1:
+        return [work(0, ((block.label, block.rows) for piece in pieces for block in deal(piece)))]
+    with _WaitingBlocks(waiting_bytes(spark)) as waiting:
+        list(in_threads(lambda piece: waiting.add(deal(piece)), pieces))
+        at_once = tasks_at_once(spark) if waiting.on_disk else None
+        return list(in_threads(lambda task: work(task, waiting.take(task)), sorted(waiting.tasks), at_once))
+
+
+class _WaitingBlocks:
+    """The blocks that wait in this process for their task, in a file once they take more than `most_bytes`.
+
+    Several threads may add blocks and take them. Close it, and the file goes.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.on_disk = False
+        self.tasks: set[int] = set()
+        self._most_bytes, self._n_bytes, self._end = most_bytes, 0, 0
+        self._in_memory: dict[tuple[int, str], list[pa.Table]] = {}
+        self._in_file: dict[int, list[tuple[str, int, int]]] = {}
+        self._lock, self._closing = Lock(), ExitStack()
+
+    def __enter__(self) -> _WaitingBlocks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+
+    def add(self, blocks: Iterator[Block]) -> None:
+        """Keep the blocks until they are taken."""
+        for block in blocks:
+            with self._lock:
+                self.tasks.add(block.task)
+                self._in_memory.setdefault((block.task, block.label), []).append(block.rows)
+                self._n_bytes += block.rows.nbytes
+                if self._n_bytes > self._most_bytes:
+                    self._write()
+
+    def take(self, task: int) -> Labelled:
+        """Yield the labelled rows of a task, once."""
+        for label, begin, length in self._in_file.pop(task, ()):
+            yield label, pa.ipc.open_stream(pa.py_buffer(os.pread(self._file.fileno(), length, begin))).read_all()
+        with self._lock:
+            left = [(label, self._in_memory.pop((of, label))) for of, label in [*self._in_memory] if of == task]
+        for label, parts in left:
+            for rows in parts:
+                yield label, rows
+
+    def _write(self) -> None:
+        """Write the blocks in memory to the file."""
+        if not self.on_disk:
+            local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+            folder = local if local and Path(local).is_dir() else None
+            self._file = self._closing.enter_context(tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
+            self.on_disk = True
+        for (task, label), parts in self._in_memory.items():
+            payload = encode(pa.concat_tables(parts))
+            self._in_file.setdefault(task, []).append((label, self._end, len(payload)))
+            self._end += self._file.write(payload)
+        self._file.flush()
+        self._in_memory, self._n_bytes = {}, 0
 
 
 def _dealt(

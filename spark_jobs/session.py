@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from spark_jobs.config import Settings, keep_private, load_settings
+from spark_jobs.distribution import memory_conf
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.jvm.catalog import CATALOG_URL, catalog_conf, complete_catalog
 from spark_jobs.jvm.class_archive import class_archive, options_to_read
@@ -82,6 +83,7 @@ def classic_conf(settings: Settings) -> dict[str, str]:
     return {
         "spark.master": settings.master,
         "spark.driver.memory": settings.heap,
+        **memory_conf(settings.process_memory),
         "spark.sql.extensions": f"{SCANS},{OVERWRITES},{VIEWS},{DELTA_EXTENSION}",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # not in spark.jars: SQL clients of the Thrift server would not see the classes
@@ -380,6 +382,8 @@ def _connect(settings: Settings, app_name: str) -> SparkSession:
     # pyspark itself does so for an address: from here on its functions are those of Spark Connect
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     session = cast("SparkSession", ConnectSession.builder.channelBuilder(builder).create())
+    for name, value in memory_conf(settings.process_memory).items():
+        session.conf.set(name, value)  # the memory of this process, which the server does not know
     retry_briefly(session.client)
     release_in_order(session.client)
     return session

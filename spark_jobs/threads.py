@@ -20,11 +20,14 @@ Given = TypeVar("Given")
 Result = TypeVar("Result")
 
 
-def in_threads(do: Callable[[Given], Result], given: Sequence[Given]) -> Iterator[Result]:
-    """The results of `do` for all of `given`, in order. The first error is raised once all threads have ended."""
-    if len(given) < 2 or _threads == 1:
+def in_threads(do: Callable[[Given], Result], given: Sequence[Given], at_once: int | None = None) -> Iterator[Result]:
+    """The results of `do` for all of `given`, in order. The first error is raised once all threads have ended.
+
+    `at_once`: the most calls at a time; None: one for each thread."""
+    n_threads = _threads if at_once is None else min(_threads, at_once)
+    if len(given) < 2 or n_threads == 1:
         return iter([do(each) for each in given])
-    with ThreadPoolExecutor(_threads) as threads:
+    with ThreadPoolExecutor(n_threads) as threads:
         return iter(list(threads.map(do, given)))
 
 

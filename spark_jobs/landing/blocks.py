@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.distribution import is_for_here, tasks_for_cores
 from spark_jobs.engine.columns import Ints
 from spark_jobs.engine.hashes import BloomFilter, Hashes, hashes_of, ranges_of
 from spark_jobs.engine.records import DRIFT_RULES, Erasures, RecordSpec
@@ -29,11 +31,12 @@ from spark_jobs.landing.block_chunks import BlockChunker, Payload, payloads, wri
 from spark_jobs.landing.drift import Drift
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.pending import row_schema
-from spark_jobs.landing.reader import MOST_TASKS, schema_ddl
+from spark_jobs.landing.reader import reading_tasks, schema_ddl
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import first_rows, output_schema, read_file
 from spark_jobs.plugins.code import Format
 from spark_jobs.sources import Source
+from spark_jobs.storage.delta.file_summaries import UNPACKED
 from spark_jobs.storage.delta.written_files import Destination, WrittenFile
 from spark_jobs.threads import in_threads
 
@@ -41,16 +44,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HASHED_BYTES = 1 << 30
-"""Bytes of files for one range of hashes. A landing has the hashes of one range in memory at a time, 8 bytes for each
-row."""
+"""Uncompressed bytes of files for one range of hashes. A landing has the hashes of one range in memory at a time, 8
+bytes for each row."""
 BUCKET_BYTES = 64 << 20
-"""Bytes of files for one bucket, which makes one task and one file of chunks."""
+"""Uncompressed bytes of files for one bucket, which makes one task and one file of chunks."""
 MOST_BUCKETS = 256
 SAMPLED_FILES = 4
 """The number of files whose first rows decide how entities are distributed to buckets."""
 
-BYTES_HERE = 64 << 20
-"""The most bytes of files that the landing process reads itself; a Spark job takes longer to begin."""
+MEMORY_TIMES = 16
+"""The most memory that reading files and making chunks takes, as a multiple of the uncompressed bytes of the files."""
+LEAST_BUCKET_BYTES = 16 << 20
+"""The fewest bytes for which a bucket more is worth a file of chunks more, where cores would be idle otherwise."""
+_UNPACKED = {".gz": 8, ".zst": 8, ".zstd": 8, ".parquet": UNPACKED}
+"""The approximate uncompressed bytes of a byte of a file, by the end of the file's name."""
 
 
 FILE, REJECT, BLOCK = "file", "reject", "block"
@@ -115,14 +122,18 @@ class Blocks:
         """Read these files; nothing is kept of records with `erased` values. Without a session this process reads
         all of them."""
         spec, form = record_spec(source, erased), source.landing.form
-        bounds = _bounds(files, form, spec)
-        hash_ranges = 1 + sum(file.size for file in files) // HASHED_BYTES
-        if spark is None or sum(file.size for file in files) <= BYTES_HERE:
+        n_bytes = sum(unpacked_bytes(file) for file in files)
+        hash_ranges = 1 + n_bytes // HASHED_BYTES
+        if is_for_here(spark, n_bytes, MEMORY_TIMES):
+            bounds = _bounds(files, form, spec, 1 + n_bytes // BUCKET_BYTES)
             of_files = in_threads(lambda file: list(_read_one(file, form, spec, bounds, hash_ranges)), files)
             parts = [part for of_file in of_files for part in of_file]
             return cls(spark, len(bounds) + 1, hash_ranges, here=pa.Table.from_batches(parts, _SCHEMA))
+        buckets = max(1 + n_bytes // BUCKET_BYTES, tasks_for_cores(spark, n_bytes, LEAST_BUCKET_BYTES))
+        bounds = _bounds(files, form, spec, buckets)
         read = partial(_read, files=tuple(files), form=form, spec=spec, bounds=bounds, hash_ranges=hash_ranges)
-        tasks = max(1, min(len(files), MOST_TASKS))
+        assert spark is not None, "without a session this process reads all of them"
+        tasks = reading_tasks(spark, len(files))
         blocks = spark.range(0, len(files), 1, tasks).mapInArrow(read, schema_ddl(_SCHEMA)).persist()
         return cls(spark, len(bounds) + 1, hash_ranges, cached=blocks)
 
@@ -237,10 +248,15 @@ def drifts(records: DataFrame) -> list[Drift]:
     return [Drift(*row) for row in rejects.agg(F.sum(F.expr(RECORDS)), F.min("file")).collect()]
 
 
-def _bounds(files: list[LandingFile], form: Format, spec: RecordSpec) -> list[bytes]:
+def unpacked_bytes(file: LandingFile) -> int:
+    """The approximate bytes of a file without compression, by its size and name; none of it is read."""
+    return file.size * _UNPACKED.get(PurePath(file.path).suffix.lower(), 1)
+
+
+def _bounds(files: list[LandingFile], form: Format, spec: RecordSpec, buckets: int) -> list[bytes]:
     """The first entity of each bucket but the first bucket. Each bucket is a range of entities, and so is a file of
     chunks, so that a query of an entity reads one of them."""
-    buckets = min(1 + sum(file.size for file in files) // BUCKET_BYTES, MOST_BUCKETS)
+    buckets = min(buckets, MOST_BUCKETS)
     if buckets == 1:
         return []
     step = -(-len(files) // SAMPLED_FILES)

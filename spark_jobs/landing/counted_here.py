@@ -16,6 +16,7 @@ from spark_jobs.landing.pending import PLURAL, row_schema
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.delta.data_files import StoredRows
+from spark_jobs.storage.delta.file_summaries import UNPACKED, logged_files
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import LANDINGS, chunks
 from spark_jobs.storage.lakes.lake import TableReader
@@ -23,6 +24,11 @@ from spark_jobs.storage.lakes.lake import TableReader
 _IDENTITY = pa.schema(
     [("row_id", pa.int64()), ("delta_id", pa.string()), ("landing", pa.int64()), ("diff", pa.int64())]
 )
+
+
+def chunk_bytes(lake: TableReader, source: Source) -> int:
+    """The approximate bytes of a source's chunks in memory. Delta's log tells them, none is read."""
+    return UNPACKED * sum(file.size for file in logged_files(lake.folder.handle(chunks(source)), "landing"))
 
 
 def counted_identities(lake: TableReader, source: Source, wanted: BloomFilter) -> pa.Table:
@@ -39,30 +45,30 @@ def counted_identities(lake: TableReader, source: Source, wanted: BloomFilter) -
 
 def counted_rows(lake: TableReader, source: Source, row_ids: Ints) -> pa.Table:
     """These rows, of those that count, with the columns of `tables.row_columns`."""
-    rows = _rows(lake, source, np.unique(row_ids >> PLACE_BITS).tolist(), pa.array(row_ids))
-    return rows.filter(pa.array(np.isin(numbers(rows["row_id"]), row_ids)))
+    return _rows(lake, source, np.unique(row_ids >> PLACE_BITS).tolist(), row_ids)
 
 
 def counted_rows_of_drops(lake: TableReader, source: Source, drops: Sequence[int]) -> pa.Table:
     """The rows of these drops that count, with the columns of `tables.row_columns`."""
-    rows = _rows(lake, source, drops, None)
-    return rows.filter(pa.array(np.isin(numbers(rows["seq_no"]), np.array(drops, np.int64))))
+    return _rows(lake, source, drops, None)
 
 
-def _rows(lake: TableReader, source: Source, drops: Sequence[int], only: pa.Array | None) -> pa.Table:
+def _rows(lake: TableReader, source: Source, drops: Sequence[int], only: Ints | None) -> pa.Table:
     """The rows that count in the chunks that may have rows of these drops; `only`: ids of the wanted rows."""
     schema = row_schema(source)
     arrays = {name: PLURAL.get(name, name) for name in schema.names if name not in ("seq_no", "entity")}
     # a merged chunk has rows of many drops
     near = pc.field("seq_no").isin(pa.array(drops, pa.int64())) | pc.is_valid(pc.field(LANDINGS.name))
     marked = schema.append(pa.field("landing", pa.int64())).append(pa.field("diff", pa.int64()))
-    parts = [marked.empty_table()]
+    parts, of_drops = [marked.empty_table()], np.array(drops, np.int64)
     for table in _landed_chunks(
         lake, source, ["entity", *arrays.values()], near if drops else pc.scalar(False)
     ).tables():
         rows = _flat(table, arrays, ["entity"])
-        rows = rows if only is None else rows.filter(pc.is_in(rows["row_id"], value_set=only))
-        rows = rows.append_column("seq_no", pa.array(numbers(rows["row_id"]) >> PLACE_BITS))
+        seq_no = numbers(rows["row_id"]) >> PLACE_BITS
+        rows = rows.append_column("seq_no", pa.array(seq_no))
+        wanted = np.isin(seq_no, of_drops) if only is None else np.isin(numbers(rows["row_id"]), only)
+        rows = rows.filter(pa.array(wanted))
         parts.append(rows.select(marked.names).cast(marked))
     whole = pa.concat_tables(parts)
     return whole.filter(pa.array(_is_counting(whole))).select(schema.names)

@@ -13,14 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.distribution import is_for_here
 from spark_jobs.engine.columns import numbers
 from spark_jobs.engine.hashes import Hashes
 from spark_jobs.engine.records import RULES_VERSION
-from spark_jobs.exchange import ROWS_HERE
 from spark_jobs.landing import ledger
 from spark_jobs.landing.blocks import RECORDS, Blocks, drifts
 from spark_jobs.landing.chunking import as_chunks, chunks_here
 from spark_jobs.landing.counted import DUPLICATE, REJECT
+from spark_jobs.landing.counted_here import chunk_bytes
 from spark_jobs.landing.counting import Contest, as_duplicates, contest, counted_row, with_conflict
 from spark_jobs.landing.difference import LandingDifference, difference
 from spark_jobs.landing.difference_here import difference_here
@@ -97,7 +98,7 @@ class Landing:
         """True if this process compares the rows that were read with those that count: it reads all of these."""
         if blocks.here is None:
             return False
-        return self.lake.spark is None or sum(ledger.rows_by_landing(self.lake, self.source).values()) <= ROWS_HERE
+        return self.lake.spark is None or is_for_here(self.lake.spark, chunk_bytes(self.lake, self.source))
 
     def _add(self, survey: Survey, blocks: Blocks) -> LandingResult | None:
         """Land files that are new to the ledger; None if one of their rows may count in place of a landed one.

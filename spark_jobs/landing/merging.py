@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.distribution import cut_work
 from spark_jobs.engine.chunks import chunk_columns, chunk_rows, due_runs, layers
 from spark_jobs.errors import TidemarkError
-from spark_jobs.exchange import tasks_for
 from spark_jobs.landing import ledger
 from spark_jobs.landing.block_chunks import HELD_BYTES, HELD_ROWS
 from spark_jobs.landing.chunking import ARRAYS, chunk_limits, merged_chunks, row_layout
@@ -150,10 +150,12 @@ def _merge(
     newest = max((n for n in rows_by_landing if n <= before[-1].last), default=0)
     merger, counted = _Merger(source, newest, token), _Counted(before[0].first, through, tuple(rows_by_landing))
     stored = lake.stored(table, table.column_names, counted.where)
-    if not isinstance(lake, SparkLake) or tasks_for(rows, stored.n_bytes, ROWS_A_FILE) == 1:
+    cut = cut_work(lake.spark, rows, stored.n_bytes, ROWS_A_FILE)
+    if not isinstance(lake, SparkLake) or (cut.here and cut.tasks == 1):
         draft = _merge_here(lake, table, merger, counted, stored.whole(), first_whole)
     else:
-        draft = _merge_in_tasks(lake, table, merger, counted, rows, first_whole)
+        tasks = -(-rows // ROWS_A_FILE) if cut.here else cut.tasks
+        draft = _merge_in_tasks(lake, table, merger, counted, tasks, first_whole)
     if draft.rows_of_whole != rows:
         raise _rows_differ(source, rows, draft.rows_of_whole)
     if len(before) == 1 and draft.chunks == n_before:
@@ -213,12 +215,12 @@ def _merge_here(
 
 
 def _merge_in_tasks(
-    lake: SparkLake, table: Table, merger: _Merger, counted: _Counted, rows: int, first_whole: int
+    lake: SparkLake, table: Table, merger: _Merger, counted: _Counted, tasks: int, first_whole: int
 ) -> _Draft:
-    """Merge chunks in tasks of Spark, each with about `ROWS_A_FILE` of the `rows`."""
+    """Merge chunks in so many tasks of Spark."""
     stored = lake.read(table).where(counted.inside & F.col("landing").isin(*counted.landings))
     # not `persist`: Spark plans a cached query again at every write to a table that it reads
-    made = merge_chunks(stored, merger, -(-rows // ROWS_A_FILE)).localCheckpoint()
+    made = merge_chunks(stored, merger, tasks).localCheckpoint()
     of_whole = F.size(F.filter("row_ids", lambda row_id: F.shiftright(row_id, PLACE_BITS) >= first_whole))
     sums = (F.coalesce(F.sum(rows), F.lit(0)) for rows in (F.col("rows"), of_whole))
     n_chunks, n_rows, n_of_whole = made.agg(F.count(F.lit(1)), *sums).collect()[0]

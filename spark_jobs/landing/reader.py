@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from spark_jobs.distribution import cores_of
 from spark_jobs.engine.records import Erasures
 from spark_jobs.landing.files import LandingFile, list_drop_files
 from spark_jobs.landing.record_spec import record_spec
@@ -18,9 +19,9 @@ from spark_jobs.storage.descriptions.column_types import sql_type
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MOST_TASKS = 64
-"""The most tasks that read files. One task reads a whole file; if there are more files, a task reads several, one after
-another."""
+TASKS_A_CORE = 4
+"""The most tasks for each core that read files. One task reads a whole file; if there are more files, a task reads
+several, one after another."""
 
 
 def read_files(
@@ -36,8 +37,13 @@ def read_files(
     """
     spec = record_spec(source, erased)
     read = partial(read_listed_files, files=tuple(files), form=source.landing.form, spec=spec)
-    tasks = max(1, min(len(files), MOST_TASKS))
+    tasks = reading_tasks(spark, len(files))
     return spark.range(0, len(files), 1, tasks).mapInArrow(read, schema_ddl(output_schema(spec)))
+
+
+def reading_tasks(spark: SparkSession, n_files: int) -> int:
+    """The number of tasks that read so many files."""
+    return min(n_files, TASKS_A_CORE * cores_of(spark)) if n_files > 1 else 1
 
 
 def schema_ddl(schema: pa.Schema) -> str:
@@ -45,4 +51,4 @@ def schema_ddl(schema: pa.Schema) -> str:
     return ", ".join(f"`{field.name}` {sql_type(field.type)}" for field in schema)
 
 
-__all__ = ["MOST_TASKS", "LandingFile", "list_drop_files", "read_files", "schema_ddl"]
+__all__ = ["LandingFile", "list_drop_files", "read_files", "reading_tasks", "schema_ddl"]

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spark_jobs.distribution import cut_pass
 from spark_jobs.engine.columns import repeated_values
 from spark_jobs.engine.hashes import BloomFilter, Hashes, hashes_of
 from spark_jobs.exchange import answers
 from spark_jobs.landing.blocks import Blocks
-from spark_jobs.landing.reader import MOST_TASKS
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.data_files import StoredRows
 from spark_jobs.storage.descriptions.tables import chunks
 from spark_jobs.storage.lakes.lake import Lake
+from spark_jobs.threads import THREADS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BYTES_HERE = 256 << 20
-"""The most bytes of chunks' delta_ids that this process reads itself; more are read in tasks. Delta_ids are a fifth or
-less of a chunk."""
+CHUNKS_A_TASK = 1 << 14
+"""The approximate number of chunks whose delta_ids one task reads."""
 
 
 def suspects(lake: Lake, source: Source, blocks: Blocks, first: Hashes) -> Hashes:
@@ -46,8 +46,10 @@ def _landed_hashes(spark: SparkSession | None, landed: StoredRows, new: Hashes) 
     if not new.size or not landed.fragments:
         return new[:0]
     wanted = BloomFilter.of(new)
-    pieces = landed.split(max(landed.n_rows // MOST_TASKS, 1))
-    suspects = answers(spark, pieces, partial(_passing_hashes, wanted=wanted), here=landed.n_bytes <= BYTES_HERE)
+    cut = cut_pass(spark, landed, CHUNKS_A_TASK)
+    # a chunk has many delta_ids, so that a thread has some chunks
+    pieces = landed.split(max(landed.n_rows // THREADS, 1) if cut.here else cut.rows_a_piece)
+    suspects = answers(spark, pieces, partial(_passing_hashes, wanted=wanted), here=cut.here)
     passing = [np.frombuffer(part, np.uint64) for part in suspects]
     of_landed = np.concatenate([new[:0], *passing])
     places = np.minimum(np.searchsorted(new, of_landed), new.size - 1)

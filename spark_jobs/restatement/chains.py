@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.definitions.meaning import chain_columns, chain_inputs, meaning_of, policy_of, policy_of_runs
+from spark_jobs.distribution import cut_work
 from spark_jobs.engine.columns import Flags, are, numbers
 from spark_jobs.engine.deltas import (
     ALWAYS,
@@ -39,7 +40,7 @@ from spark_jobs.engine.deltas import (
 )
 from spark_jobs.engine.restatement import CLOSING, LIVE, key_codes, without_closed
 from spark_jobs.engine.spark.checkpoints import NEEDED, ChainFrame, columns_needed
-from spark_jobs.exchange import Block, Labelled, exchange, is_for_here, tasks_for
+from spark_jobs.exchange import Block, Labelled, exchange
 from spark_jobs.restatement.by_entity import dealt, stamp
 from spark_jobs.restatement.chain_needs import NEEDED_COLUMNS, Needs, touched_entities
 from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART, STATE_PART
@@ -164,11 +165,11 @@ def _any_needed(segments: StoredRows, needs: Needs) -> bool:
 
 def _exchange(lake: Lake, read: dict[str, StoredRows], needs: Needs | None, task: ChainTask) -> list[bytes]:
     n_rows, n_bytes = (sum(getattr(rows, what) for rows in read.values()) for what in ("n_rows", "n_bytes"))
-    n_tasks = tasks_for(n_rows, n_bytes, ROWS_A_TASK, BYTES_A_TASK)
-    pieces = [(label, part) for label, rows in read.items() for part in rows.split(ROWS_A_TASK)]
+    cut = cut_work(lake.spark, n_rows, n_bytes, ROWS_A_TASK, BYTES_A_TASK)
+    pieces = [(label, part) for label, rows in read.items() for part in rows.split(cut.rows_a_piece)]
     choices = {} if needs is None else {STATE_PART: needs.states, SEGMENT_PART: needs.segments}
-    deal = partial(_blocks, choices=choices, n_tasks=n_tasks)
-    return exchange(lake.spark, pieces, deal, n_tasks, task, here=is_for_here(n_rows, n_bytes))
+    deal = partial(_blocks, choices=choices, n_tasks=cut.tasks)
+    return exchange(lake.spark, pieces, deal, cut.tasks, task, here=cut.here)
 
 
 def _blocks(piece: tuple[str, StoredRows], *, choices: Mapping[str, Choice], n_tasks: int) -> Iterator[Block]:
@@ -302,12 +303,11 @@ def close_chains(lake: Lake, scope: Scope, token: int) -> list[WrittenFile]:
     of_source = {"source": [scope.source.name]}
     columns = [*SEGMENT[1:], *_OF_CLOSED, "known_from", "era"]
     segments = published_files(lake, CHAINS, scope.publication, columns, None, of_source)
-    n_tasks = tasks_for(segments.n_rows, segments.n_bytes, ROWS_A_TASK, BYTES_A_TASK)
-    deal = partial(_blocks, choices={}, n_tasks=n_tasks)
-    pieces = [(SEGMENT_PART, part) for part in segments.split(ROWS_A_TASK)]
+    cut = cut_work(lake.spark, segments.n_rows, segments.n_bytes, ROWS_A_TASK, BYTES_A_TASK)
+    deal = partial(_blocks, choices={}, n_tasks=cut.tasks)
+    pieces = [(SEGMENT_PART, part) for part in segments.split(cut.rows_a_piece)]
     work = partial(_close_segments, scope=scope, to=lake.destination(CHAINS), token=token)
-    here = is_for_here(segments.n_rows, segments.n_bytes)
-    answers = exchange(lake.spark, pieces, deal, n_tasks, work, here=here)
+    answers = exchange(lake.spark, pieces, deal, cut.tasks, work, here=cut.here)
     return [WrittenFile(**file) for answer in answers for file in json.loads(answer)]
 
 

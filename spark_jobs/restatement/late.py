@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
+from spark_jobs.distribution import cut_pass, cut_work
 from spark_jobs.engine.columns import Flags, Ints, numbers, present
 from spark_jobs.engine.updates import consolidate_rows
 from spark_jobs.engine.windows import LISTED_REASONS, Account, RowLateness
-from spark_jobs.exchange import ROWS_ALONE, ROWS_HERE, Block, Labelled, answers, exchange, is_for_here, tasks_for
+from spark_jobs.exchange import Block, Labelled, answers, exchange
 from spark_jobs.restatement.by_entity import dealt
 from spark_jobs.restatement.cutoffs import Cutoffs
 from spark_jobs.restatement.touched import Scope
@@ -77,8 +78,8 @@ def _answers(lake: Lake, scope: Scope, definitions: Sequence[Definition], token:
     columns = {"seq_no", "row_id", "entity", "diff"}.union(*(_columns(definition) for definition in definitions))
     rows = scope.touching_rows(lake, sorted(columns))
     judge = _Judge(scope.source, tuple(definitions), lake.destination(LATE), scope.known_from_us, token, scope.cutoffs)
-    pieces = [rows] if rows.n_rows <= ROWS_ALONE else rows.split(ROWS_A_TASK)
-    return list(answers(lake.spark, pieces, judge, here=rows.n_rows <= ROWS_HERE))
+    cut = cut_pass(lake.spark, rows, ROWS_A_TASK)
+    return list(answers(lake.spark, rows.split(cut.rows_a_piece), judge, here=cut.here))
 
 
 def late_rows(
@@ -99,11 +100,11 @@ def other_late_files(
     if not (scope.everything or scope.has_horizon):
         return None
     others = other_late_rows(lake, scope, definitions, token)
-    pieces = [(label, part) for label, rows in others.read.items() for part in rows.split(ROWS_A_TASK)]
     n_rows, n_bytes = (sum(getattr(rows, what) for rows in others.read.values()) for what in ("n_rows", "n_bytes"))
-    n_tasks = tasks_for(n_rows, n_bytes, ROWS_A_TASK)
-    deal = partial(_blocks, n_tasks=n_tasks)
-    answers = exchange(lake.spark, pieces, deal, n_tasks, others, here=is_for_here(n_rows, n_bytes))
+    cut = cut_work(lake.spark, n_rows, n_bytes, ROWS_A_TASK)
+    pieces = [(label, part) for label, rows in others.read.items() for part in rows.split(cut.rows_a_piece)]
+    deal = partial(_blocks, n_tasks=cut.tasks)
+    answers = exchange(lake.spark, pieces, deal, cut.tasks, others, here=cut.here)
     return [WrittenFile(**file) for answer in answers for file in json.loads(answer)]
 
 

@@ -16,8 +16,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.definitions.definition import definitions
+from spark_jobs.distribution import is_for_here
 from spark_jobs.engine.restatement import CLOSING
-from spark_jobs.exchange import is_for_here
 from spark_jobs.sources import Source
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.tables import STATE, VALIDITY
@@ -84,7 +84,7 @@ def _difference(name: str, lake: OverlayLake, table: Table, identity: tuple[str,
     hidden = {column.name for column in VALIDITY} | {"source"}
     values = [column for column in table.column_names if column not in hidden]
     files = lake.written_files(table)
-    if files is not None and is_for_here(files.n_rows, files.n_bytes):
+    if files is not None and is_for_here(lake.spark, files.n_bytes):
         rows = files.with_columns([*values, "era"]).whole()
         diffs = pc.if_else(pc.equal(rows["era"], CLOSING), pa.scalar(-1), pa.scalar(1))
         return difference_of_rows(name, rows.select(values).append_column("diff", diffs), identity, sample)

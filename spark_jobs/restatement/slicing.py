@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.distribution import cut_pass
 from spark_jobs.engine.columns import numbers
 from spark_jobs.engine.windows import MOST_KEYS, SLICES, HotKey, KeySample, SampledKey
 from spark_jobs.exchange import answers, decode, encode
@@ -18,9 +19,8 @@ from spark_jobs.restatement.window_rows import UpdatesInReach
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROWS_HERE = 1 << 22
-"""The most rows whose keys this process reads itself, without a Spark job."""
 ROWS_A_TASK = 1 << 21
+"""The approximate number of rows whose keys one task reads."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -62,9 +62,10 @@ class SampledUpdates:
 
     def _answers(self, work: Callable[[UpdatesInReach], bytes]) -> list[pa.Table]:
         """The answers of `work` on each piece of the rows, decoded."""
-        here = self.rows.n_rows <= ROWS_HERE
+        cut = cut_pass(self.spark, self.rows, ROWS_A_TASK)
         return [
-            decode(pa.scalar(answer)) for answer in answers(self.spark, self.rows.split(ROWS_A_TASK), work, here=here)
+            decode(pa.scalar(answer))
+            for answer in answers(self.spark, self.rows.split(cut.rows_a_piece), work, here=cut.here)
         ]
 
 

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.folding import columns_folded, columns_read, fold_rows, folded_columns
+from spark_jobs.distribution import cut_work
 from spark_jobs.engine.deltas import RowsNeededError
 from spark_jobs.engine.restatement import CLOSING, LIVE, without_closed
-from spark_jobs.exchange import Block, Labelled, exchange, is_for_here, tasks_for
+from spark_jobs.exchange import Block, Labelled, exchange
 from spark_jobs.memory import with_room
 from spark_jobs.restatement.by_entity import dealt, stamp
 from spark_jobs.restatement.published import published_files
@@ -69,12 +70,12 @@ def prior_states(lake: Lake, scope: Scope, where: pc.Expression | None = None) -
 
 def _fold(lake: Lake, folder: StateFolder, rows: StoredRows, prior: StoredRows) -> tuple[list[WrittenFile], list[str]]:
     """The files of corrections, and the entities that must be folded from all their rows."""
-    n_rows = rows.n_rows + prior.n_rows
-    n_bytes = rows.n_bytes + prior.n_bytes
-    n_tasks, here = tasks_for(n_rows, n_bytes, ROWS_A_TASK), is_for_here(n_rows, n_bytes)
-    pieces = [(ROWS, part) for part in rows.split(ROWS_A_TASK)] + [(PRIOR, part) for part in prior.split(ROWS_A_TASK)]
-    deal = partial(_blocks, n_tasks=n_tasks)
-    answers = [json.loads(answer) for answer in exchange(lake.spark, pieces, deal, n_tasks, folder, here=here)]
+    cut = cut_work(lake.spark, rows.n_rows + prior.n_rows, rows.n_bytes + prior.n_bytes, ROWS_A_TASK)
+    read = {ROWS: rows, PRIOR: prior}
+    pieces = [(label, part) for label, of_label in read.items() for part in of_label.split(cut.rows_a_piece)]
+    deal = partial(_blocks, n_tasks=cut.tasks)
+    exchanged = exchange(lake.spark, pieces, deal, cut.tasks, folder, here=cut.here)
+    answers = [json.loads(answer) for answer in exchanged]
     files = [WrittenFile(**file) for answer in answers for file in answer["files"]]
     return files, [entity for answer in answers for entity in answer["refold"]]
 

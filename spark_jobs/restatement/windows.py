@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -20,11 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.definitions.definition import Definition
+from spark_jobs.distribution import ROWS_ALONE, is_for_here, tasks_for_cores
 from spark_jobs.engine.columns import Ints, numbers
 from spark_jobs.engine.restatement import PLACED
 from spark_jobs.engine.spark.windows import DEFAULT_ROWS_A_SLICE, METRICS, Given
 from spark_jobs.engine.windows import SLICE_COLUMN, Account, MemoryBudget, Spread, in_slices, slice_halo, spread
-from spark_jobs.exchange import ROWS_ALONE, Block, Labelled, exchange, is_for_here
+from spark_jobs.exchange import Block, Labelled, exchange
 from spark_jobs.memory import with_room
 from spark_jobs.restatement.overflows import Overflows
 from spark_jobs.restatement.reach import reach, rows_near
@@ -40,8 +41,8 @@ DROPS_A_FILE = 2
 """The longest span of touched times, in lengths of a drop, whose windows are written in the order of keys, as they come
 from the workers. The windows of a daily run are read as a whole when they are restated again. Those of a longer span
 are sorted by time."""
-ROWS_A_PIECE = 1 << 19
-"""The approximate number of rows that one task reads and deals out."""
+LEAST_ROWS_A_PIECE, ROWS_A_PIECE = 1 << 16, 1 << 19
+"""The approximate number of rows that one task reads and deals out: the least, and the most."""
 ROWS, WINDOWS = "rows", "windows"
 """Labels of blocks."""
 
@@ -88,10 +89,16 @@ class _Work:
     token: int
     by_time: bool
 
+    @cached_property
+    def n_bytes(self) -> int:
+        """The approximate bytes of the rows and the published windows."""
+        return self.rows.n_bytes + self.published.stored.n_bytes
+
     def pieces(self, first: int) -> list[_Piece]:
         """The rows and published windows to read, in pieces; the tasks of the definition begin at number `first`."""
-        rows = [_Piece(part, self.over, first) for part in self.rows.split(ROWS_A_PIECE)]
-        return [*rows, *(_Piece(part, self.over, first) for part in self.published.split(ROWS_A_PIECE))]
+        most_rows = max(min(self.rows.n_rows // self.over.tasks, ROWS_A_PIECE), LEAST_ROWS_A_PIECE)
+        rows = [_Piece(part, self.over, first) for part in self.rows.split(most_rows)]
+        return [*rows, *(_Piece(part, self.over, first) for part in self.published.split(most_rows))]
 
     def restate(self, blocks: Labelled) -> bytes:
         """The answer of one task, as JSON: restate its blocks, write the corrections, and return files and report."""
@@ -175,7 +182,7 @@ def corrections(
 
 
 def _answers(lake: Lake, works: Sequence[_Work]) -> list[bytes]:
-    here = [is_for_here(work.rows.n_rows, work.rows.n_bytes) for work in works]
+    here = [is_for_here(lake.spark, work.n_bytes) for work in works]
     small = [work for work, is_small in zip(works, here, strict=True) if is_small]
     large = [work for work, is_small in zip(works, here, strict=True) if not is_small]
     # one small definition after the other: only the answer of each is kept
@@ -184,7 +191,7 @@ def _answers(lake: Lake, works: Sequence[_Work]) -> list[bytes]:
 
 
 def _exchange(lake: Lake, works: Sequence[_Work], *, here: bool) -> list[bytes]:
-    spreading = [replace(work, over=_spread(lake, work)) for work in works]
+    spreading = [replace(work, over=_spread(lake, work, here=here)) for work in works]
     spreading = [replace(work, restater=replace(work.restater, hot=work.over.hot)) for work in spreading]
     firsts = [*accumulate((work.over.tasks for work in spreading), initial=0)]
     pieces = [piece for work, first in zip(spreading, firsts, strict=False) for piece in work.pieces(first)]
@@ -200,10 +207,14 @@ def _restate(task: int, blocks: Labelled, *, works: Sequence[_Work]) -> bytes:
     return works[task].restate(blocks)
 
 
-def _spread(lake: Lake, work: _Work) -> Spread:
-    bytes_a_row = work.rows.n_bytes // max(work.rows.n_rows, 1)
-    rows_a_slice = min(_rows_a_slice(work.definition, bytes_a_row), max(work.rows.n_rows // THREADS, ROWS_ALONE))
-    if work.rows.n_rows <= rows_a_slice:
+def _spread(lake: Lake, work: _Work, *, here: bool) -> Spread:
+    n_rows = work.rows.n_rows
+    if here:
+        rows_of_core = max(n_rows // THREADS, ROWS_ALONE)
+    else:
+        rows_of_core = -(-n_rows // tasks_for_cores(lake.spark, work.n_bytes))
+    rows_a_slice = min(_rows_a_slice(work.definition, work.rows.n_bytes // max(n_rows, 1)), rows_of_core)
+    if n_rows <= rows_a_slice:
         return Spread()
     return spread(SampledUpdates(lake.spark, work.rows), work.definition.kind, rows_a_slice)
 

@@ -27,6 +27,12 @@ class ClusterSettings(SettingsOfSources):
     shuffle_partitions: int = Field(
         default=4, ge=1, description="tasks per shuffle; Spark's 200 cost more than the work itself on one machine"
     )
+    process_memory: str | None = Field(
+        default=None,
+        pattern=_SIZE,
+        description="memory for the rows of a stage in a command or one of Airflow's tasks, such as 512m; Spark's tasks"
+        " do what needs more; by default 1g with a local master, which shares the machine, and 32m on a cluster",
+    )
     adaptive: bool = Field(
         default=False,
         description="adaptive execution in the stages: it runs every shuffle as a job of its own, which costs a small"

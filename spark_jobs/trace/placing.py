@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.distribution import cut_work
 from spark_jobs.engine.arrangement import AdvanceRequest
 from spark_jobs.engine.columns import Ints, numbers, present
 from spark_jobs.engine.hashes import hashes
 from spark_jobs.engine.updates import DIFF, TIME, Horizon, consolidate_rows, sort_numbers, visible_times
-from spark_jobs.exchange import Block, Labelled, exchange, is_for_here, tasks_for
+from spark_jobs.exchange import Block, Labelled, exchange
 from spark_jobs.memory import with_room
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.data_files import StoredRows
@@ -177,11 +178,11 @@ def place(
 ) -> PlacedFiles:
     """Write the landed rows and the updates that move; `n_rows`: the approximate number of both."""
     n_bytes = sum(rows.n_bytes for rows in (landed, moving) if rows is not None)
-    n_tasks = tasks_for(n_rows, n_bytes, ROWS_A_TASK)
-    to = replace(to, n_tasks=n_tasks)
-    pieces: list[_New | _Moving] = [] if landed is None else [_New(part) for part in landed.split(ROWS_A_TASK)]
-    pieces += [] if moving is None else [_Moving(part) for part in moving.split(ROWS_A_TASK)]
-    answers = exchange(spark, pieces, to.blocks, n_tasks, to.write, here=is_for_here(n_rows, n_bytes))
+    cut = cut_work(spark, n_rows, n_bytes, ROWS_A_TASK)
+    to = replace(to, n_tasks=cut.tasks)
+    pieces: list[_New | _Moving] = [] if landed is None else [_New(part) for part in landed.split(cut.rows_a_piece)]
+    pieces += [] if moving is None else [_Moving(part) for part in moving.split(cut.rows_a_piece)]
+    answers = exchange(spark, pieces, to.blocks, cut.tasks, to.write, here=cut.here)
     results = [json.loads(answer) for answer in answers]
     first = [of_task["first_below"] for of_task in results if of_task["first_below"] is not None]
     new = sum(of_task["new"] for of_task in results)
@@ -226,14 +227,13 @@ class Merging:
 
 def merge(spark: SparkSession | None, to: Merging, stored: StoredRows) -> list[WrittenFile]:
     """Write the updates `stored` as one batch; returns its files."""
-    n_tasks = tasks_for(stored.n_rows, stored.n_bytes, ROWS_A_TASK)
+    cut = cut_work(spark, stored.n_rows, stored.n_bytes, ROWS_A_TASK)
 
     def blocks(part: StoredRows) -> Iterator[Block]:
         for table in part.tables():
-            yield from _dealt(table, n_tasks)
+            yield from _dealt(table, cut.tasks)
 
-    here = is_for_here(stored.n_rows, stored.n_bytes)
-    answers = exchange(spark, stored.split(ROWS_A_TASK), blocks, n_tasks, to.write, here=here)
+    answers = exchange(spark, stored.split(cut.rows_a_piece), blocks, cut.tasks, to.write, here=cut.here)
     return [WrittenFile(**file) for answer in answers for file in json.loads(answer)]
 
 

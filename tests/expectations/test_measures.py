@@ -33,6 +33,7 @@ from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
 from tests.empty_lake import empty
 from tests.jobs.harness import DAY, SOURCE, START, Reading, write_drops, write_source
+from tests.support.distribution import distribute_all
 
 pytestmark = [pytest.mark.spark, pytest.mark.turns(together=True)]
 
@@ -165,7 +166,7 @@ def test_a_late_row_is_due_and_recorded_in_each_definition_it_is_late_for(sound:
 def test_many_tasks_measure_what_one_process_does(sound: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     gates = (sound.bronze, sound.trace, sound.silver, sound.gold)
     here = [gate() for gate in gates]
-    monkeypatch.setattr(parts, "MEASURED_HERE", 0)
+    distribute_all(monkeypatch)
     monkeypatch.setattr(parts, "ROWS_A_TASK", 2)
     monkeypatch.setattr(parts, "ROWS_TOGETHER", 4)
     assert [gate() for gate in gates] == here

@@ -13,6 +13,7 @@ from spark_jobs.restatement import windows
 from tests.golden.test_golden import compare, home
 from tests.jobs.harness import run, write_source
 from tests.jobs.test_windows import records, source_text, write
+from tests.support.distribution import distribute_all
 
 pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
@@ -35,7 +36,7 @@ def test_keys_cut_into_slices_publish_the_same_days(
     monkeypatch.setattr(windows, "_rows_a_slice", lambda *_: 8)
     monkeypatch.setattr(windows, "spread", counted)
     if way == "in tasks":
-        monkeypatch.setattr(windows, "is_for_here", lambda n_rows, n_bytes: False)
+        distribute_all(monkeypatch)
     write_source(home, source_text())
     write(home, records(seed=31))
     for day in (2, 0, 3, 1):

@@ -17,13 +17,13 @@ from spark_jobs.errors import ParameterError
 from spark_jobs.reads.as_of import entity_state, states_at
 from spark_jobs.reads.chain_metrics import chain_metrics
 from spark_jobs.reads.state_reads import entity_history, rollback_rows
-from spark_jobs.restatement import chains as restated_chains
 from spark_jobs.sources import load_source
 from spark_jobs.storage.coordination.read_counts import count_read
 from spark_jobs.storage.descriptions.times import micros
 from spark_jobs.storage.names import chain_views
 from spark_jobs.upkeep.pins import PinExists, drop_pin, make_pin, pins
 from tests.jobs.harness import DAY, MINUTE, START, Session, _iso, lake_of, run, write_lines, write_source
+from tests.support.distribution import distribute_all
 
 HEAD = """
 source: meters
@@ -75,8 +75,7 @@ def home(spark_settings: Settings, tmp_path: Any) -> Settings:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where chains are worked on: the entities of a large day are dealt out to the tasks of a Spark job."""
     if request.param == "in tasks":
-        monkeypatch.setattr(restated_chains, "is_for_here", lambda n_rows, n_bytes: False)
-        monkeypatch.setattr(restated_chains, "tasks_for", lambda *sizes: 3)
+        distribute_all(monkeypatch)
     return str(request.param)
 
 

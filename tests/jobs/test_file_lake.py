@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import attempt
 from spark_jobs.model import STAGES
 from spark_jobs.sources import find_source
+from spark_jobs.storage.descriptions import chain_tables
 from spark_jobs.storage.descriptions.quality_tables import QUALITY
 from spark_jobs.storage.descriptions.schema import Table
 from spark_jobs.storage.descriptions.times import micros
@@ -23,6 +25,7 @@ from spark_jobs.storage.lakes.file_lake import FileLake
 from spark_jobs.storage.lakes.lake import NeedsSpark, TableReader
 from spark_jobs.storage.lakes.spark_lake import SparkLake
 from tests.jobs.harness import DAY, SOURCE, START, Reading, run, write_drops, write_lines, write_source
+from tests.support.distribution import distribute_all
 from tests.support.file_session import FileSession
 
 pytestmark = pytest.mark.spark
@@ -69,18 +72,40 @@ def run_on_files(settings: Settings, lake: FileLake, first: int, last: int, **op
 
 
 def rows(lake: TableReader, table: Table) -> list[str]:
+    """The rows of a table as texts, in order."""
     columns = [name for name in table.column_names if name not in OF_THE_MOMENT]
-    return sorted(repr(sorted(row.items())) for row in lake.stored(table, columns).whole().to_pylist())
+    stored = lake.stored(table, columns).whole().to_pylist()
+    if table.qualified == chain_tables.CHAINS.qualified:
+        stored = with_summed_reports(stored)
+    return sorted(repr(sorted(row.items())) for row in stored)
+
+
+def with_summed_reports(stored: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of `gold.chain_history`; what the tasks of a run report about compaction, a row each, is summed."""
+    reports: dict[tuple[Any, ...], Counter[str]] = {}
+    for row in stored:
+        if row["era"] == chain_tables.COMPACTION:
+            of_run = reports.setdefault((row["known_from"], row["token"]), Counter())
+            of_run.update({name: row[name] for name in ("dropped", *(column.name for column in chain_tables.METRICS))})
+    segments = [row for row in stored if row["era"] != chain_tables.COMPACTION]
+    return segments + [{"known_from": of, "token": token, **counts} for (of, token), counts in reports.items()]
 
 
 @pytest.mark.parametrize(
-    "text", [pytest.param(CHAINS, id="chains"), pytest.param(KEPT, id="retention", marks=pytest.mark.turns)]
+    ("text", "in_tasks"),
+    [
+        pytest.param(CHAINS, False, id="chains"),
+        pytest.param(CHAINS, True, id="chains in tasks", marks=pytest.mark.long),
+        pytest.param(KEPT, True, id="retention in tasks", marks=pytest.mark.long),
+    ],
 )
 def test_the_tables_have_the_same_rows_as_sparks(
-    lake: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+    lake: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, in_tasks: bool
 ) -> None:
-    # what changes lands by Spark there, and in this process here
-    monkeypatch.setattr("spark_jobs.landing.landing.ROWS_HERE", -1)
+    # what changes lands by Spark there, and in this process here; `in_tasks`: the same holds for every stage
+    monkeypatch.setattr("spark_jobs.landing.landing.is_for_here", lambda *_: False)
+    if in_tasks:
+        distribute_all(monkeypatch)
     settings = write_source(settings.model_copy(update={"spark": "classic"}), text)
     write_drops(settings, [*READINGS, *LATE, *AGAIN])
     write_lines(settings, 1, ["{", Reading(1, 1500, "m9", 1).line(), "[]"], "bad.ndjson")

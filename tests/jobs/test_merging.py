@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.distribution import Cut
 from spark_jobs.jobs.visits import merge
 from spark_jobs.landing.counted import counted_rows
 from spark_jobs.landing.merging import ChunkMerges, RowsDiffer, merge_due, runs_of
@@ -142,7 +143,7 @@ class Killed(BaseException):
 def test_a_merge_that_ends_between_its_files_and_its_commit_leaves_files_alone(
     lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch, tasks: int
 ) -> None:
-    monkeypatch.setattr("spark_jobs.landing.merging.tasks_for", lambda *_: tasks)
+    monkeypatch.setattr("spark_jobs.landing.merging.cut_work", lambda *_: Cut(tasks == 1, tasks, 100))
     for drop in range(3):
         write(home, drop, readings(drop))
         run(lake, home, drop, drop)

@@ -18,10 +18,10 @@ from spark_jobs.audit.audit import audit
 from spark_jobs.config import Settings
 from spark_jobs.definitions.calls import PluginFailed, kernel_aggregate
 from spark_jobs.definitions.versions import DefinitionChanged
-from spark_jobs.restatement import windows
 from spark_jobs.sources import Source, find_source
 from spark_jobs.sources.problems import SourceFileError
 from tests.jobs.harness import SOURCE, Reading, Session, run, write_lines, write_source
+from tests.support.distribution import distribute_all
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "plugins"
 WITH_PLUGINS = SOURCE.replace("format: ndjson", "format: fixed_width").replace(
@@ -84,7 +84,7 @@ def test_a_run_reads_and_computes_by_plugins(
     lake: SparkSession, home: Settings, plugins: Path, here: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not here:
-        monkeypatch.setattr(windows, "is_for_here", lambda n_rows, n_bytes: False)
+        distribute_all(monkeypatch)
     write_lines(home, 0, [*map(line, READINGS), "too short"])
     run(lake, home, 0, 0)
     assert divisors(lake) == expected(READINGS)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.config import Settings
-from spark_jobs.landing import blocks, suspects
+from spark_jobs.landing import blocks
 from tests.jobs.harness import DAY, START, Session, run_one, write_lines, write_source
+from tests.support.distribution import distribute_all
 
 DAYS = 3
 
@@ -23,7 +24,7 @@ def in_this_process(_: pytest.MonkeyPatch) -> None:
 def in_tasks(patch: pytest.MonkeyPatch) -> None:
     """As a large drop onto many chunks: hashes by many ranges, chunks read by Spark's tasks."""
     patch.setattr(blocks, "HASHED_BYTES", 400)
-    patch.setattr(suspects, "BYTES_HERE", 0)
+    distribute_all(patch)
 
 
 @pytest.mark.parametrize("way", [in_this_process, in_tasks])

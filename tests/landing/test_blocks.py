@@ -160,9 +160,8 @@ def test_buckets_are_ranges_of_entities_that_share_the_rows(
     landed: tuple[Source, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, files = landed
-    assert _bounds(files, source.landing.form, record_spec(source)) == []
-    monkeypatch.setattr(blocks, "BUCKET_BYTES", sum(file.size for file in files) // 3)
-    bounds = _bounds(files, source.landing.form, record_spec(source))
+    assert _bounds(files, source.landing.form, record_spec(source), 1) == []
+    bounds = _bounds(files, source.landing.form, record_spec(source), 4)
     assert bounds == sorted(set(bounds))
     assert 1 <= len(bounds) <= 3
     assert {name.decode() for name in bounds} <= set(METERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
         yield running
 
 
+DECISIONS = """
+import json
+from spark_jobs.distribution import cores_of, is_local, process_memory
+from spark_jobs.session import open_session
+spark = open_session()
+print(json.dumps([is_local(spark), cores_of(spark), process_memory(spark)]))
+"""
+"""What a command's session says of where work is done: a local master, the cores, the memory of the command."""
+
+
 def installation(home: Path, cluster: Standalone, **others: Any) -> Installation:
     """A home whose lake server works on the cluster, on all interfaces of this machine, with a source and its files."""
     given = {"sources": home / "sources", "landing": home / "landing", "connect_timeout_s": 60, "heap": "1g"}
@@ -39,13 +50,15 @@ def installation(home: Path, cluster: Standalone, **others: Any) -> Installation
 
 
 def test_executors_get_the_code_and_an_address_from_the_driver(tmp_path: Path, cluster: Standalone) -> None:
-    installed = installation(tmp_path / ODD_NAME.replace("#", "n"), cluster)
+    installed = installation(tmp_path / ODD_NAME.replace("#", "n"), cluster, process_memory="16m")
     with installed.serving("--no-airflow", timeout_s=900):
         around = installed.json("status")["surroundings"]
         assert around["executors"] == {**around["executors"], "ok": True, "url": cluster.master}
         assert "2 executors with 2 cores on 127.0.0.1" in around["executors"]["detail"]
         installed.json("run", "meters", *DAYS, wait_s=900)
         assert installed.sql(COUNT)[0]["meters"] == 3
+        decisions = installed.run(sys.executable, "-c", DECISIONS)
+        assert json.loads(decisions.stdout.splitlines()[-1]) == [False, 2, 16 << 20], decisions.stderr
 
 
 def test_a_worker_with_other_packages_is_refused_by_name(tmp_path: Path, cluster: Standalone) -> None:

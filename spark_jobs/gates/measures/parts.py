@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.distribution import cut_pass
 from spark_jobs.engine.hashes import in_share
 from spark_jobs.engine.measures import Addends, Adds, nonzero_places, take_amounts, total
 from spark_jobs.exchange import answers
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
 from spark_jobs.storage.delta.data_files import StoredRows
-from spark_jobs.threads import THREADS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,13 +35,13 @@ _ANYWHERE = object()
 Judge = Callable[[pa.Table], Adds]
 """A function from a table to the addends of each measure, one addend per row."""
 
-ROWS_A_TASK = 1 << 19
-"""The number of rows in a task of a large pass, about."""
-MEASURED_HERE = 1 << 25
-"""The most rows of a part that this process reads itself, a few at a time."""
+ROWS_A_TASK, ROWS_A_THREAD = 1 << 19, 1 << 22
+"""The number of rows in a task of a Spark job, about, and in a piece that a thread of this process reads."""
+BYTES_KEPT = 40
+"""The bytes of the numbers that are kept of each row, if rows are gathered."""
 ROWS_TOGETHER = 1 << 23
-"""The most rows for which numbers are kept in memory at once, about 40 bytes each, if rows are gathered. More rows are
-divided into shares, and each share reads all rows again."""
+"""The most rows for which numbers are kept in memory at once, if rows are gathered. More rows are divided into shares,
+and each share reads all rows again."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,16 @@ class EachRow:
     def n_rows(self) -> int:
         """An upper bound of the number of rows that it reads."""
         return self.rows.num_rows if isinstance(self.rows, pa.Table) else self.rows.n_rows
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes that are kept of its rows: none, since a row is judged by itself."""
+        return 0
+
+    @property
+    def n_bytes(self) -> int:
+        """The approximate bytes of the rows that it reads."""
+        return self.rows.nbytes if isinstance(self.rows, pa.Table) else self.rows.n_bytes
 
     def judge_rows(self, *, with_examples: bool) -> Iterator[tuple[pa.Table, Adds]]:
         """The rows, some at a time, and their addends; if `with_examples`, the rows include the columns `shows`."""
@@ -117,6 +127,16 @@ class Together:
     def n_rows(self) -> int:
         """An upper bound of the number of rows that it reads."""
         return sum(rows.rows.n_rows for rows in self.rows)
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes that are kept of its rows while they are gathered."""
+        return BYTES_KEPT * self.n_rows
+
+    @property
+    def n_bytes(self) -> int:
+        """The approximate bytes of the rows that it reads."""
+        return sum(rows.rows.n_bytes for rows in self.rows)
 
     def judge_rows(self, *, with_examples: bool) -> Iterator[tuple[pa.Table, Adds]]:
         """The things that `gather` returns, and their addends."""
@@ -239,11 +259,14 @@ def measure(
     `given_values`: the values of measures that no part adds to, and zeros for measures without a value without rows.
     """
     start_s = time.monotonic()
-    here = all(part.n_rows <= MEASURED_HERE for part in parts)
-    pieces = [piece for part in parts for piece in part.pieces(MEASURED_HERE // THREADS if here else ROWS_A_TASK)]
     sums = Counter[str](given_values or {})
-    for of_piece in answers(spark, pieces, _sums, here=here):
-        sums.update(json.loads(of_piece))
+    pieces: dict[bool, list[AnyPart]] = {True: [], False: []}
+    for part in parts:
+        cut = cut_pass(spark, part, ROWS_A_TASK, part.kept_bytes)
+        pieces[cut.here] += part.pieces(ROWS_A_THREAD if cut.here else cut.rows_a_piece)
+    for here, of_place in pieces.items():
+        for of_piece in answers(spark, of_place, _sums, here=here):
+            sums.update(json.loads(of_piece))
     return Measurement(parts, dict(sums), time.monotonic() - start_s, ground)
 
 

@@ -30,6 +30,10 @@ BATCH_BYTES = 32 << 20
 BATCH_ROWS = 1 << 17
 _TOGETHER_BYTES = 4 << 20
 """The most bytes of the files that one scan reads, decompressed; a larger file has a scan of its own."""
+_VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8, "FIXED_LEN_BYTE_ARRAY": 16}
+"""The bytes of a value in memory by its type in Parquet; those of texts differ."""
+_OFFSET_BYTES = 4
+"""The bytes of a text's offset in memory, beside its letters."""
 _READABLE = {"timestampNtz"}
 """Features of a table that do not change how its files are read."""
 _MAPPED_COLUMNS = 2
@@ -64,8 +68,8 @@ class StoredRows:
 
     @property
     def n_bytes(self) -> int:
-        """The bytes of `columns` in those row groups, as Parquet encodes them, decompressed. No values are read for it.
-        A column that a dictionary encodes takes more memory once it is read."""
+        """The approximate bytes of `columns` in those row groups, once they are read. No values are read for it:
+        footers have the number of values, their encoded bytes, and the least and the greatest text."""
         read = {*self.columns}
         beside = self.beside.select(list(self.columns)).nbytes if self.beside else 0
         return sum(_bytes_of(fragment, read) for fragment in self.fragments) + beside
@@ -125,7 +129,7 @@ class StoredRows:
         for fragment in self.fragments:
             groups = fragment.split_by_row_group() if _rows_of(fragment) > most_rows else [fragment]
             for group in groups:
-                if room < _rows_of(group):
+                if not parts or room < _rows_of(group):
                     parts.append([])
                     room = most_rows
                 parts[-1].append(group)
@@ -301,7 +305,18 @@ def _bytes_of(fragment: ds.ParquetFileFragment, columns: Collection[str]) -> int
         of_file = fragment.metadata
     leaves = [n for n in range(of_file.num_columns) if of_file.schema.column(n).path.split(".", 1)[0] in columns]
     groups = [of_file.row_group(group.id) for group in _groups_of(fragment)]
-    return sum(group.column(leaf).total_uncompressed_size for group in groups for leaf in leaves)
+    return sum(_bytes_of_column(group.column(leaf)) for group in groups for leaf in leaves)
+
+
+def _bytes_of_column(column: pq.ColumnChunkMetaData) -> int:
+    """The approximate bytes of a column's values in memory: no fewer than Parquet's, which may be numbers of a
+    dictionary."""
+    width = _VALUE_BYTES.get(column.physical_type)
+    if width is None:
+        bounds = column.statistics
+        has_bounds = bounds is not None and bounds.has_min_max
+        width = _OFFSET_BYTES + (len(bounds.min_raw) + len(bounds.max_raw)) // 2 if has_bounds else _OFFSET_BYTES
+    return max(column.total_uncompressed_size, column.num_values * width)
 
 
 def _size_of(fragment: ds.ParquetFileFragment) -> int:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from pyarrow.fs import FileSystem
 
+UNPACKED = 4
+"""The approximate bytes in memory of a byte of a Parquet file."""
 _TAIL_BYTES = 1 << 16
 """Bytes at the end of a file that are read at once: more than nearly every footer has."""
 _TRAILER_BYTES = 8
