@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from spark_jobs.definitions.meaning import weighs_traffic
 from spark_jobs.engine.deltas import Traffic
 from spark_jobs.engine.restatement import CLOSING
 from spark_jobs.restatement.chains import chain_corrections, close_chains, close_chains_left_behind, writes_by_class
+from spark_jobs.restatement.pressure import Pressure, as_report
 from spark_jobs.restatement.states import state_corrections
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
@@ -22,10 +24,12 @@ from spark_jobs.storage.lakes.lake import Lake
 
 @dataclass(frozen=True, slots=True)
 class RestatedStates:
-    """The outcome of restating states; `is_due`: False if there was nothing to do."""
+    """The outcome of restating states; `is_due`: False if there was nothing to do. `pressures`: the memory that workers
+    used, by the work."""
 
     is_due: bool
     report: dict[str, Any] = field(default_factory=dict)
+    pressures: Mapping[str, Pressure] = field(default_factory=dict)
 
 
 def restate_states(
@@ -91,4 +95,6 @@ def _restate_chains(lake: Lake, source: Source, scope: Scope, token: int, home: 
     for table, files in ((STATE, corrected.states), (CHAINS, corrected.segments)):
         if files:
             lake.append_files(table, files)
-    return RestatedStates(is_due=True, report={"chains": dict(corrected.counts)})
+    pressures = {"chains": Pressure.of(source, corrected.memory)}
+    report = {"chains": dict(corrected.counts), "memory": as_report(pressures)}
+    return RestatedStates(is_due=True, report=report, pressures=pressures)

@@ -34,6 +34,7 @@ from spark_jobs.judging.judges import (
     keep_promoted_overflows,
 )
 from spark_jobs.judging.metrics import keep_trace_size
+from spark_jobs.judging.pressures import report_pressures
 from spark_jobs.landing.indexing import index_chunks
 from spark_jobs.landing.landing import Landing
 from spark_jobs.landing.ledger import pending_landings
@@ -94,7 +95,8 @@ def window(stage: RunStage) -> Report:
     stage.report_step(CHECKS)
     outcome = windows.ranges, windows.accounts, windows.overflows
     judgement = judge_windows(stage.judged, stage.lake, windows.scope, definitions(stage.source), *outcome)
-    return windows.report | judgement.report
+    pressures = {f"silver.{name}": pressure for name, pressure in windows.pressures.items()}
+    return windows.report | judgement.plus(report_pressures(stage.lease, "silver", pressures)).report
 
 
 def compact(stage: RunStage) -> Report:
@@ -107,6 +109,8 @@ def compact(stage: RunStage) -> Report:
     if states.is_due:
         stage.report_step(CHECKS)
         judgement = judge_states(stage.judged, lake, state_scope(stage.scope))
+        pressures = {f"gold.{source.name}": pressure for pressure in states.pressures.values()}
+        judgement = judgement.plus(report_pressures(stage.lease, "gold", pressures))
     report = states.report | judgement.report
     # in every run, also if nothing new has landed
     stage.report_step("upkeep of trace and chunks")

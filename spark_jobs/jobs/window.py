@@ -10,6 +10,7 @@ from spark_jobs.definitions.definition import Definition
 from spark_jobs.engine.windows import Account
 from spark_jobs.restatement.late import judged_rows, other_late_files
 from spark_jobs.restatement.overflows import Overflows
+from spark_jobs.restatement.pressure import Pressure, as_report
 from spark_jobs.restatement.reach import touched_ranges
 from spark_jobs.restatement.stream_times import with_cutoffs
 from spark_jobs.restatement.touched import Range, Scope
@@ -28,6 +29,7 @@ class RestatedWindows:
         ranges: the touched ranges of event time, by definition.
         accounts: the accounts of the touched rows, by definition.
         overflows: the results that do not fit into their types, by definition.
+        pressures: the memory that workers used, by definition.
         is_due: True if there was something to do, and a row was touched or written.
         is_promoted: True if an environment had computed the rows.
     """
@@ -39,6 +41,7 @@ class RestatedWindows:
     ranges: Mapping[str, list[Range]] = field(default_factory=dict)
     accounts: Mapping[str, Account] = field(default_factory=dict)
     overflows: Mapping[str, Overflows] = field(default_factory=dict)
+    pressures: Mapping[str, Pressure] = field(default_factory=dict)
 
 
 def restate_windows(
@@ -75,10 +78,13 @@ def restate_windows(
         if name in accounts or account != Account():
             accounts[name] = accounts.get(name, Account()) + account
     report["accounts"] = {name: asdict(account) for name, account in accounts.items()}
-    report["memory"] = {name: of.memory for name, of in corrected.items()}
+    pressures = {name: Pressure.of(scope.source, of.memory) for name, of in corrected.items()}
+    report["memory"] = as_report(pressures)
     is_due = bool(accounts) or others is not None or any(ranges.values())
     overflows = {name: of.overflows for name, of in corrected.items()}
-    return RestatedWindows(report, scope, is_due, ranges=ranges, accounts=accounts, overflows=overflows)
+    return RestatedWindows(
+        report, scope, is_due, ranges=ranges, accounts=accounts, overflows=overflows, pressures=pressures
+    )
 
 
 def _promote(

@@ -24,6 +24,7 @@ from spark_jobs.exchange import Labelled
 from spark_jobs.restatement.by_entity import stamp
 from spark_jobs.restatement.chain_stretches import IDENTITY, ROW, SEGMENT_PART, STATE_PART
 from spark_jobs.restatement.chain_worker import ChainWorker
+from spark_jobs.restatement.pressure import metrics_of
 from spark_jobs.sources import Source
 from spark_jobs.storage.delta.chain_files import ROW_GROUP_BYTES
 from spark_jobs.storage.delta.written_files import Destination, Layout, as_plain
@@ -62,11 +63,12 @@ class ChainTask:
     written_from_us: int | None = None
 
     def __call__(self, _: int, blocks: Labelled) -> bytes:
-        """The written files of states and segments, and the counts of the work done, as JSON."""
+        """The written files of states and segments, the counts of the work done and the memory used, as JSON."""
         written: dict[str, list[dict[str, Any]]] = {STATE_PART: [], SEGMENT_PART: []}
         counts = Counter[str]()
         with RunFiles() as store:
-            budget = MemoryBudget(self.source.memory.max_bytes)
+            memory = self.source.memory
+            budget = MemoryBudget(memory.max_bytes, high_water=memory.high_water, emergency=memory.emergency)
             sorter = RowSorter(key=[BUCKET], time=PLACE, budget=budget, store=store)
             for label, table in blocks:
                 sorter.add(self._add_places(self._as_worker_input(label, table)))
@@ -74,7 +76,7 @@ class ChainTask:
             batches = (batch for chunk in sorter.chunks(rows) for batch in chunk.to_batches())
             for result in _gather(self.worker(batches)):
                 self._write(result, written, counts)
-        return json.dumps({**written, "counts": counts}).encode()
+        return json.dumps({**written, "counts": counts, "memory": metrics_of(budget.use)}).encode()
 
     def _as_worker_input(self, label: str, table: pa.Table) -> pa.Table:
         """Stored rows as the worker takes them: the columns of all parts, times as whole numbers."""

@@ -46,6 +46,7 @@ from spark_jobs.restatement.chain_needs import NEEDED_COLUMNS, Needs, touched_en
 from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART, STATE_PART
 from spark_jobs.restatement.chain_task import COMPACTED, ChainTask, segment_columns
 from spark_jobs.restatement.chain_worker import TYPED, ChainWorker, cast_segments, oldest_age
+from spark_jobs.restatement.pressure import add_use, no_use
 from spark_jobs.restatement.published import published_files, published_rows
 from spark_jobs.restatement.states import prior_states
 from spark_jobs.restatement.touched import Scope, instant
@@ -76,12 +77,13 @@ _TYPES = {
 
 @dataclass
 class ChainCorrections:
-    """The files to append to `gold.state_history` and to `gold.chain_history`, and the counts of the work done (see
-    `chain_task`)."""
+    """The files to append to `gold.state_history` and to `gold.chain_history`, the counts of the work done (see
+    `chain_task`), and the memory that its workers used (see `pressure`)."""
 
     states: list[WrittenFile] = field(default_factory=list)
     segments: list[WrittenFile] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(("segments", "closed", *COMPACTED), 0)))
+    memory: dict[str, int] = field(default_factory=no_use)
 
     def take(self, answer: bytes) -> None:
         """Add the files and counts of one task's answer."""
@@ -89,6 +91,7 @@ class ChainCorrections:
         self.states += [WrittenFile(**file) for file in outcome[STATE_PART]]
         self.segments += [WrittenFile(**file) for file in outcome[SEGMENT_PART]]
         self.counts.update(outcome["counts"])
+        add_use(self.memory, outcome["memory"])
 
 
 def chain_corrections(

@@ -111,14 +111,16 @@ class Restater:
         `window_schema`."""
         schema, ledger = result_schema(self.definition), _Ledger(self.definition, self.hot)
         windowing = self.definition.windowing(self.hot, ledger.watch, outcome.overflows.take)
-        published = window_schema(self.definition, sliced=bool(self.hot))
+        published, memory = window_schema(self.definition, sliced=bool(self.hot)), self.definition.source.memory
         task = WindowsTask(
             windowing,
             PLACED,
-            self.max_bytes or self.definition.source.memory.max_bytes,
+            self.max_bytes or memory.max_bytes,
             most_columns=len(published),
             correcting=Correcting(published, self.known_from_us, self.everything, self.expired_us),
             most_rows=self.most_rows,
+            high_water=memory.high_water,
+            emergency=memory.emergency,
         )
         judged = ((self._judge(rows, ledger), windows) for rows, windows in given)
         for rows in task(judged, outcome.memory):

@@ -23,11 +23,12 @@ from spark_jobs.definitions.definition import Definition
 from spark_jobs.distribution import ROWS_ALONE, is_for_here, tasks_for_cores
 from spark_jobs.engine.columns import Ints, numbers
 from spark_jobs.engine.restatement import PLACED
-from spark_jobs.engine.spark.windows import DEFAULT_ROWS_A_SLICE, METRICS, Given
+from spark_jobs.engine.spark.windows import DEFAULT_ROWS_A_SLICE, Given
 from spark_jobs.engine.windows import SLICE_COLUMN, Account, MemoryBudget, Spread, in_slices, slice_halo, spread
 from spark_jobs.exchange import Block, Labelled, exchange
 from spark_jobs.memory import with_room
 from spark_jobs.restatement.overflows import Overflows
+from spark_jobs.restatement.pressure import add_use, metrics_of, no_use
 from spark_jobs.restatement.reach import reach, rows_near
 from spark_jobs.restatement.restater import Restater, WorkerReport, row_schema, window_schema
 from spark_jobs.restatement.slicing import SampledUpdates
@@ -53,13 +54,13 @@ class WindowCorrections:
 
     Args:
         account: the account of the touched rows.
-        memory: the rows taken in and the runs and bytes flushed, summed over the workers, and the greatest peak of one.
+        memory: the metrics of the workers' memory, see `pressure`.
         overflows: results that do not fit into their types, and are null.
     """
 
     files: list[WrittenFile] = field(default_factory=list)
     account: Account = field(default_factory=Account)
-    memory: dict[str, int] = field(default_factory=lambda: dict.fromkeys(METRICS, 0))
+    memory: dict[str, int] = field(default_factory=no_use)
     overflows: Overflows = field(default_factory=Overflows)
 
     def take(self, answer: dict[str, Any]) -> None:
@@ -67,9 +68,7 @@ class WindowCorrections:
         self.files += [WrittenFile(**file) for file in answer["files"]]
         self.account += Account(**answer["account"])
         self.overflows.add(Overflows(**answer["overflows"]))
-        for name, value in answer["memory"].items():
-            both = self.memory[name], value
-            self.memory[name] = max(both) if name == "peak_bytes" else sum(both)
+        add_use(self.memory, answer["memory"])
 
 
 @dataclass(frozen=True)
@@ -104,8 +103,7 @@ class _Work:
         """The answer of one task, as JSON: restate its blocks, write the corrections, and return files and report."""
         outcome = WorkerReport()
         files = self.to.write(self._stamp(self.restater(self._give_rows(blocks), outcome)))
-        memory = {name: getattr(outcome.memory, name) for name in METRICS}
-        answer = {"files": as_plain(files), "account": asdict(outcome.account), "memory": memory}
+        answer = {"files": as_plain(files), "account": asdict(outcome.account), "memory": metrics_of(outcome.memory)}
         answer |= {"definition": self.definition.name, "overflows": asdict(outcome.overflows)}
         return json.dumps(answer, default=str, ensure_ascii=False).encode()
 
@@ -222,7 +220,8 @@ def _spread(lake: Lake, work: _Work, *, here: bool) -> Spread:
 def _rows_a_slice(definition: Definition, bytes_a_row: int) -> int:
     """The approximate number of rows that a task gets: no more than it can sort without writing any to disk."""
     columns = len({*row_schema(definition, sliced=True).names, *window_schema(definition).names, PLACED, "min_end"})
-    budget = MemoryBudget(definition.source.memory.max_bytes)
+    memory = definition.source.memory
+    budget = MemoryBudget(memory.max_bytes, high_water=memory.high_water)
     return min(DEFAULT_ROWS_A_SLICE, max(budget.rows_held(max(8 * columns, bytes_a_row)), 1))
 
 

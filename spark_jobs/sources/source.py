@@ -129,6 +129,20 @@ class Memory(Section):
 
     max_bytes: Size = 100 << 20
     """The size of that memory."""
+    high_water: float = 0.8
+    """The share of its part for rows, above 0 and below `emergency`, at which rows are flushed to the disk. A run warns
+    if rows asked for more."""
+    emergency: float = 0.95
+    """The share of its part for rows, up to 1, from which on a batch of rows is split before it is taken."""
+
+    @model_validator(mode="after")
+    def _check_shares(self) -> Self:
+        if not 0 < self.high_water < self.emergency <= 1:
+            raise refuse(
+                "`high_water` above 0, and `emergency` above it and at most 1",
+                f"high_water {self.high_water:g}, emergency {self.emergency:g}",
+            )
+        return self
 
     @field_validator("max_bytes")
     @classmethod

@@ -35,6 +35,7 @@ from spark_jobs.engine.windows import (
     sum_,
 )
 from spark_jobs.engine.windows.kinds.kind import Found, SpanKind
+from spark_jobs.engine.windows.memory import pressure_level
 from spark_jobs.engine.windows.runs import merge_runs
 from spark_jobs.engine.windows.streams import PortionLimits, stream_windows
 from tests.effort import tries
@@ -264,6 +265,30 @@ def test_a_budget_is_kept_to_by_flushing_and_what_was_flushed_is_told() -> None:
     assert (whole.use.flushed_runs, whole.use.flushed_bytes) == (0, 0)
     assert small.use.flushed_bytes == table.nbytes
     assert small.use.peak_bytes <= 2**20 < whole.use.peak_bytes
+
+
+def test_the_share_that_rows_ask_for_has_a_level() -> None:
+    shares = {
+        "low": [0, 0.5], "normal": [0.51, 0.8], "high": [0.81, 0.87], "critical": [0.88, 0.95], "emergency": [0.96, 7]
+    }  # fmt: skip
+    assert {level: [pressure_level(share) for share in of] for level, of in shares.items()} == {
+        level: [level, level] for level in shares
+    }
+
+
+def test_earlier_shares_flush_more_and_keep_the_order() -> None:
+    table = sorted_rows(20_000)
+    flushed, order = [], []
+    for high_water, emergency in ((0.8, 0.95), (0.2, 0.3)):
+        budget = MemoryBudget(2**20, high_water=high_water, emergency=emergency)
+        sorter = RowSorter(key=["k"], time="t", budget=budget, store=HeldRuns())
+        for begin in range(0, table.num_rows, 500):
+            sorter.add(table.slice(begin, 500))
+        flushed.append(budget.use.flushed_runs)
+        assert pressure_level(budget.use.peak_percent / 100, high_water, emergency) in ("high", "critical", "emergency")
+        order.append(pa.concat_tables(sorter.chunks(1000)))
+    assert flushed[0] < flushed[1]
+    assert order[0].equals(order[1])
 
 
 def test_a_batch_larger_than_the_budget_is_taken_in_parts() -> None:

@@ -18,7 +18,7 @@ from spark_jobs.definitions.catalog import source_tables
 from spark_jobs.sources import find_source
 from spark_jobs.storage.descriptions.quality_tables import QUALITY
 from tests.effort import tries
-from tests.jobs.harness import SOURCE, Reading, run, write_drops, write_source
+from tests.jobs.harness import SOURCE, Reading, Session, run, write_drops, write_source
 from tests.jobs.test_file_lake import CHAINS, KEPT, rows
 from tests.support.distribution import deal_by_the_disk
 from tests.support.file_session import FileSession
@@ -65,6 +65,24 @@ def test_days_that_are_dealt_out_by_the_disk_leave_the_same_tables(
                 run(session, home, first, last)
         left.append(tables(session, home))
     assert left[0] == left[1]
+
+
+def test_a_run_warns_of_rows_that_waited_on_the_disk(lake: Session, spark_settings: Settings, tmp_path: Path) -> None:
+    places = {"home": tmp_path, "landing": tmp_path / "landing"}
+    home = write_source(spark_settings.model_copy(update=places), f"{CHAINS}memory: {{max_bytes: 1 MiB}}\n")
+    write_drops(home, [Reading(0, n % 1440, f"m{n % 50}", n) for n in range(12_000)])
+    summaries = run(lake, home, 0, 0)
+    memory = summaries[3]["memory"]["chains"]
+    assert memory["level"] in ("high", "critical", "emergency")
+    assert memory["flushed_runs"] > 0
+    assert memory["peak_bytes"] <= memory["max_bytes"] == MIB
+    assert any("gold.meters memory: " in line and "waited on the disk" in line for line in summaries[3]["not_passed"])
+    warned = lake.table("quality.results").where("kind = 'memory' AND verdict = 'warned'").collect()
+    assert {row.relation: row.failing for row in warned}["gold.meters"] == memory["flushed_runs"]
+    write_drops(home, [Reading(1, 1500, "m1", 1)])
+    summaries = run(lake, home, 1, 1)
+    assert summaries[2]["memory"]["shifts"]["level"] in ("low", "normal")
+    assert not any("memory" in line for summary in summaries for line in summary.get("not_passed", []))
 
 
 @pytest.mark.long

@@ -570,6 +570,12 @@ def test_what_a_worker_may_hold_is_part_of_no_definition() -> None:
     assert larger.definition_parts() == read(shop()).definition_parts()
     refused = problems({**shop(), "memory": {"max_bytes": "1 KiB"}})
     assert "1 MiB or more" in refused["memory.max_bytes"][0]
+    shares = read(shop()).memory
+    assert (shares.high_water, shares.emergency) == (0.8, 0.95)
+    earlier = read({**shop(), "memory": {"high_water": 0.5, "emergency": 0.6}})
+    assert earlier.definition_parts() == read(shop()).definition_parts()
+    for wrong in ({"high_water": 0.95}, {"high_water": 0}, {"emergency": 1.5}):
+        assert "`emergency` above it and at most 1" in problems({**shop(), "memory": wrong})["memory"][0]
 
 
 def test_limits_of_chunks_are_read_and_no_part_of_the_definition() -> None:

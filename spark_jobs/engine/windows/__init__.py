@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from spark_jobs.engine.windows.kinds.sliding import Sliding
     from spark_jobs.engine.windows.kinds.ticks import SqlTicks, Ticks
     from spark_jobs.engine.windows.lateness import POLICIES, Discard, Policy, RowLateness, judge
-    from spark_jobs.engine.windows.memory import MemoryBudget, MemoryUse
+    from spark_jobs.engine.windows.memory import MemoryBudget, MemoryUse, pressure_level
     from spark_jobs.engine.windows.monoid import Aggregate, Monoid, WindowRows
     from spark_jobs.engine.windows.rows import SkippedRows
     from spark_jobs.engine.windows.runs import RowSorter
@@ -117,6 +117,7 @@ __all__ = [
     "last",
     "max_",
     "min_",
+    "pressure_level",
     "skipped_rows",
     "slice_halo",
     "spread",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -9,8 +10,11 @@ from typing import Protocol
 import pyarrow as pa
 
 HIGH_WATER, EMERGENCY = 0.8, 0.95
-"""Shares of the budget's part for rows. Rows in memory are flushed before they pass the first share; a batch that
-passes the second by itself is split."""
+"""The default shares of the budget's part for rows. Rows in memory are flushed before they pass the first share; a
+batch that passes the second by itself is split."""
+LEVELS = ("low", "normal", "high", "critical", "emergency")
+"""The levels of pressure; see `pressure_level`."""
+_LOW = 0.5
 _WINDOWS_SHARE = 0.3
 _FILL = 0.75
 """Share of the budget's part for windows at which rows are made into windows; the last rows to come may pass it."""
@@ -21,6 +25,14 @@ _SORT_BYTES_A_ROW = 40
 _WORK_BYTES_A_ROW, _WORK_BYTES_A_WINDOW = 160, 96
 _FEWEST_ROWS = 1024
 _FEWEST_RUN_ROWS = 64
+
+
+def pressure_level(share: float, high_water: float = HIGH_WATER, emergency: float = EMERGENCY) -> str:
+    """The level of pressure, where rows asked for this share of the memory: `low` up to a half, and no more than
+    `high_water`; `normal` up to `high_water`; `high` in the lower half of the way from there to `emergency`, `critical`
+    in the upper half, and `emergency` beyond."""
+    bounds = (min(_LOW, high_water), high_water, (high_water + emergency) / 2, emergency)
+    return LEVELS[sum(share > bound for bound in bounds)]
 
 
 class RunStore(Protocol):
@@ -40,6 +52,9 @@ class MemoryUse:
     peak_bytes: int = 0
     """The greatest number of bytes in memory at one time, as counted here: rows, and the arrays and windows made of
     them."""
+    peak_percent: int = 0
+    """The greatest share of the budget's part for rows that rows asked for, in percent. Beyond 100 only if rows came
+    that had to be flushed or split before they could be taken."""
     _rows_in_memory: dict[str, int] = field(default_factory=dict)
 
     def holds(self, **n_bytes: int) -> None:
@@ -60,18 +75,23 @@ class MemoryBudget:
 
     max_bytes: int
     use: MemoryUse = field(default_factory=MemoryUse)
+    high_water: float = HIGH_WATER
+    emergency: float = EMERGENCY
 
     def sorting_bytes(self, n_bytes: int, n_rows: int) -> int:
         """The bytes needed to keep rows in memory and sort them: the rows, a copy in order, the sort itself."""
         return 2 * n_bytes + _SORT_BYTES_A_ROW * n_rows
 
     def allows(self, n_bytes: int, n_rows: int, share: float) -> bool:
-        """True if rows of so many bytes and their sorting fit into this share of the budget's part for rows."""
-        return self.sorting_bytes(n_bytes, n_rows) <= share * (1 - _WINDOWS_SHARE) * self.max_bytes
+        """True if rows of so many bytes and their sorting fit into this share of the budget's part for rows. The share
+        that they ask for counts as pressure."""
+        asked = self.sorting_bytes(n_bytes, n_rows) / ((1 - _WINDOWS_SHARE) * self.max_bytes)
+        self.use.peak_percent = max(self.use.peak_percent, math.ceil(100 * asked))
+        return asked <= share
 
     def rows_held(self, row_bytes: int) -> int:
         """The number of rows of `row_bytes` bytes each that can be kept and sorted in memory."""
-        return int(HIGH_WATER * (1 - _WINDOWS_SHARE) * self.max_bytes) // self.sorting_bytes(row_bytes, 1)
+        return int(self.high_water * (1 - _WINDOWS_SHARE) * self.max_bytes) // self.sorting_bytes(row_bytes, 1)
 
     def windowing_bytes(self, n_bytes: int, n_rows: int, windows_a_row: int) -> int:
         """The bytes needed to find the windows of these rows, without the tables of windows."""
@@ -90,5 +110,5 @@ class MemoryBudget:
 
     def rows_of_a_run(self, row_bytes: int, runs: int) -> int:
         """The number of rows of each run that are in memory while `runs` runs are merged."""
-        part = int((1 - _WINDOWS_SHARE) * HIGH_WATER * self.max_bytes)
+        part = int((1 - _WINDOWS_SHARE) * self.high_water * self.max_bytes)
         return max(part // (runs * self.sorting_bytes(row_bytes, 1)), _FEWEST_RUN_ROWS)

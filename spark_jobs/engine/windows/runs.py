@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.engine.windows.memory import EMERGENCY, HIGH_WATER, MemoryBudget, RunStore
+from spark_jobs.engine.windows.memory import MemoryBudget, RunStore
 from spark_jobs.engine.windows.rows import able_rows, as_ticks, group_rows, sort_rows, sorted_order
 
 Ints = npt.NDArray[np.int64]
@@ -60,7 +60,7 @@ class RowSorter:
         rows = able_rows(rows, self._key, self._time, self._required, self._drop_negative)[0]
         if not rows.num_rows:
             return
-        if not self._budget.allows(rows.nbytes, rows.num_rows, EMERGENCY) and rows.num_rows > 1:
+        if not self._budget.allows(rows.nbytes, rows.num_rows, self._budget.emergency) and rows.num_rows > 1:
             middle = rows.num_rows // 2
             self.add(rows.slice(0, middle))
             self.add(rows.slice(middle))
@@ -79,7 +79,7 @@ class RowSorter:
         while any(sorter._held_rows for sorter in sorters):
             n_bytes = rows.nbytes + sum(sorter._held_bytes for sorter in sorters)
             n_rows = rows.num_rows + sum(sorter._held_rows for sorter in sorters)
-            if self._budget.allows(n_bytes, n_rows, HIGH_WATER):
+            if self._budget.allows(n_bytes, n_rows, self._budget.high_water):
                 return
             max(sorters, key=lambda sorter: sorter._held_bytes)._flush()
 

@@ -32,7 +32,8 @@ RESULTS = Table(
             "kind",
             "STRING",
             "invariant: what the engine promises. check: from the source file. suite: from expectations/custom. drift:"
-            " a drop against those before it. mart_test: a test of dbt. overflow: sums that do not fit and are null.",
+            " a drop against those before it. mart_test: a test of dbt. overflow: sums that do not fit and are null."
+            " memory: rows that workers flushed to their disks, as their memory was full.",
         ),
         Column("relation", "STRING", "The table or mart that it is about, such as silver.departure_delays."),
         Column("name", "STRING", "Name of the check; of an invariant its measure."),

@@ -207,5 +207,5 @@ class WindowCall:
 
 def metric_totals(made: DataFrame) -> list[Column]:
     """The METRICS of all workers, as columns: sums, and the greatest peak."""
-    folds = {name: "max" if name == "peak_bytes" else "sum" for name in METRICS}
+    folds = {name: "max" if name.startswith("peak_") else "sum" for name in METRICS}
     return [column(made, f"coalesce({fold}({metric_column(name)}), 0L)").alias(name) for name, fold in folds.items()]

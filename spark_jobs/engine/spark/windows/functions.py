@@ -63,7 +63,7 @@ def sliding_windows(
         memory_max_bytes: the greatest memory of a worker, 1 MiB or more, besides Python itself and the rows of one open
             window. Beyond it, sorted rows are written to the worker's disk.
         metrics: an observation that gets `rows`, `flushed_runs`, `flushed_bytes` (of all workers together) and
-            `peak_bytes` (of one worker) of the first action on the result.
+            `peak_bytes` and `peak_percent` (of one worker) of the first action on the result.
 
     Returns:
         One row per window: key columns, `window_start`, `window_end` (both inclusive; int64 or the type of the time),

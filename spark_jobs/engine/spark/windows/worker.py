@@ -16,7 +16,7 @@ import pyarrow as pa
 from spark_jobs.engine.restatement.comparison import Order, PublishedStream
 from spark_jobs.engine.restatement.window_corrections import restate
 from spark_jobs.engine.spark.windows.spill import RunFiles
-from spark_jobs.engine.windows.memory import MemoryBudget, MemoryUse
+from spark_jobs.engine.windows.memory import EMERGENCY, HIGH_WATER, MemoryBudget, MemoryUse
 from spark_jobs.engine.windows.rows import as_ticks
 from spark_jobs.engine.windows.runs import RowSorter
 from spark_jobs.engine.windows.skipped import Skips
@@ -25,7 +25,7 @@ from spark_jobs.engine.windows.tables import WindowInputs
 
 STREAM_TIME = "__stream_time"
 MIN_END = "__min_end"
-METRICS = ("rows", "flushed_runs", "flushed_bytes", "peak_bytes")
+METRICS = ("rows", "flushed_runs", "flushed_bytes", "peak_bytes", "peak_percent")
 """The fields of `MemoryUse` that a worker reports."""
 Given = tuple[pa.Table, pa.Table | None]
 """The rows, and the published windows if there are any."""
@@ -61,6 +61,7 @@ class WindowsTask:
         most_columns: the greatest number of columns of a window, by which memory is counted.
         required, drop_negative: the conditions under which rows can't count, see `rows.able_rows`.
         most_rows: the number of rows that become windows at a time; None: as many as the budget allows.
+        high_water, emergency: shares of the memory for rows, see `MemoryBudget`.
     """
 
     windowing: Windowing
@@ -71,10 +72,12 @@ class WindowsTask:
     drop_negative: bool = False
     correcting: Correcting | None = None
     most_rows: int | None = None
+    high_water: float = HIGH_WATER
+    emergency: float = EMERGENCY
 
     def __call__(self, given: Iterator[Given], use: MemoryUse) -> Iterator[pa.Table]:
         """Tables of windows in the order (key, start); the memory that they take is counted in `use`."""
-        budget = MemoryBudget(self.max_bytes, use)
+        budget = MemoryBudget(self.max_bytes, use, self.high_water, self.emergency)
         with RunFiles() as store:
             shared: Any = {"key": list(self.windowing.key), "budget": budget, "store": store}
             able: Any = {"required": self.required, "drop_negative": self.drop_negative}
