@@ -35,17 +35,17 @@ def notes(spark: SparkSession, tmp_path: Path) -> Iterator[Notes]:
     def ask(statement: str) -> list[str]:
         before = len(lines())
         spark.sql(statement).collect()
-        spark._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[attr-defined]
+        spark._jsc.sc().listenerBus().waitUntilEmpty()
         return lines()[before:]
 
     try:
         for statement in made:
             spark.sql(statement)
-        spark._jsparkSession.listenerManager().register(listener)  # type: ignore[attr-defined]
+        spark._jsparkSession.listenerManager().register(listener)
         yield ask
         assert not file.exists() or file.stat().st_mode & 0o777 == 0o600
     finally:
-        spark._jsparkSession.listenerManager().unregister(listener)  # type: ignore[attr-defined]
+        spark._jsparkSession.listenerManager().unregister(listener)
         spark.sql("DROP FUNCTION IF EXISTS gold.noted_as_of")
         spark.sql("DROP VIEW IF EXISTS gold.noted")
         spark.sql("DROP DATABASE IF EXISTS noting CASCADE")
