@@ -9,6 +9,10 @@ from pathlib import Path
 
 from tests.installations import CHECKOUT
 
+_OF_SESSION = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONNECT_MODE_ENABLED")
+"""Variables that the tests' own session sets in this process. A program with them would open the catalog of that
+session, which is locked."""
+
 
 def run_program(program: str, folder: Path, timeout_s: float = 600) -> str:
     """Run a program that must succeed, in `folder`, where Spark makes `spark-warehouse`; returns its output."""
@@ -21,9 +25,10 @@ def run_program(program: str, folder: Path, timeout_s: float = 600) -> str:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The environment of such a program; Spark's scratch files are in the folder."""
+    """The environment of such a program, without the settings of the tests' own session; Spark's scratch files are in
+    the folder."""
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name not in _OF_SESSION},
         "PYTHONPATH": str(CHECKOUT),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_DIRS": str(folder),
