@@ -66,9 +66,9 @@ WINDOWS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "months": ({"kind": "calendar", "period": "1 month"}, {"period": (1, "month"), "zone": "UTC"}, "within"),
     "adapted": (
-        {"kind": "adaptive", "target_batch_size": 2, "min": "1 h", "max": "6 h", "reset": "12 h", "rate_window": "2 h",
+        {"kind": "adaptive", "target_batch_size": 2, "min": "1 h", "max": "6 h", "reset": "12 h",
          "memory": {"max_bytes": 200}, "triggers": ["time", "memory_pressure(0.9)", "count(3)"]},
-        {**ADAPTIVE, "rate_window": 2 * HOUR_US, "triggers": [("time", 0), ("memory_pressure", 0.9), ("count", 3)]},
+        {**ADAPTIVE, "triggers": [("time", 0), ("memory_pressure", 0.9), ("count", 3)]},
         "within",
     ),
 }  # fmt: skip
