@@ -62,16 +62,17 @@ class Cut:
     rows_a_piece: int
 
 
-def memory_conf(given: str | None) -> dict[str, str]:
-    """The setting of a session by which `process_memory` answers, if one is `given`, such as `512m` or `2g`."""
-    return {} if given is None else {PROCESS_MEMORY: str(int(given[:-1]) << (20 if given[-1] == "m" else 30))}
+def memory_conf(size: str | None) -> dict[str, str]:
+    """The setting of a session for a size such as `512m` or `2g`, which `process_memory` then returns; empty for
+    None."""
+    return {} if size is None else {PROCESS_MEMORY: str(int(size[:-1]) << (20 if size[-1] == "m" else 30))}
 
 
 def process_memory(spark: SparkSession | None) -> int:
     """The bytes of memory that rows of a stage may take in this process."""
-    given = None if spark is None else _answers_of(spark)[1]
-    if given is not None:
-        return given
+    setting = None if spark is None else _answers_of(spark)[1]
+    if setting is not None:
+        return setting
     return LOCAL_MEMORY if is_local(spark) else CLUSTER_MEMORY
 
 
@@ -84,8 +85,8 @@ def _answers_of(spark: SparkSession) -> tuple[bool, int | None]:
     """True if the session's master is a local one, and the session's setting. A session is asked once."""
     answers = _ANSWERS.get(spark)
     if answers is None:
-        master, given = spark.conf.get("spark.master", "local"), spark.conf.get(PROCESS_MEMORY, None)
-        answers = _ANSWERS[spark] = (is_local_master(master or "local"), None if given is None else int(given))
+        master, setting = spark.conf.get("spark.master", "local"), spark.conf.get(PROCESS_MEMORY, None)
+        answers = _ANSWERS[spark] = (is_local_master(master or "local"), None if setting is None else int(setting))
     return answers
 
 

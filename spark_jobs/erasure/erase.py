@@ -202,9 +202,9 @@ class _Work:
         # an erasure that was killed at its end has printed no report, and may be repeated
         has_cause = (
             account.lines
-            or is_traced(self.lake, self.source, self.choice, self.current_frontiers)
             or rejects
             or self.erasure.step
+            or is_traced(self.lake, self.source, self.choice, self.current_frontiers)
             or is_repeated(self.lake, self.source, self.erasure)
         )
         if not has_cause and not landed_files(self.settings, self.lake, self.source, self.choice.value, set()).paths:

@@ -43,9 +43,9 @@ class NotedRead:
 
 def reads_in(line: str, sources: Mapping[str, Source]) -> Iterator[NotedRead]:
     """The reads that a line of the file notes; none if its name shows no state of these sources."""
-    name, _, asked = line.partition("\t")
+    name, _, conditions = line.partition("\t")
     wanted: dict[str, list[str]] = {}
-    for column, value in parse_qsl(asked, keep_blank_values=True):
+    for column, value in parse_qsl(conditions, keep_blank_values=True):
         wanted.setdefault(column, []).append(value)
     if name in _OF_CHAINS:
         of = [s for s in sources.values() if s.keeps_chains and s.name in wanted.get("source", [s.name])]

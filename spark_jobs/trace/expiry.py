@@ -36,12 +36,12 @@ class RowsExpired(TidemarkError):
 
 def due_rows_from(source: Source, frontiers: SourceFrontiers, publication: Publication) -> int:
     """The time, in microseconds, to which `rows_from` moves now: where it is, or on by at least a step."""
-    kept_us, now_us = source.retention.bronze_us, frontiers.rows_from_us
-    if kept_us is None or not publication.published_us:
+    retention_us, now_us = source.retention.bronze_us, frontiers.rows_from_us
+    if retention_us is None or not publication.published_us:
         return now_us
     since_us = frontiers.arrangement.since.time or 0
-    due_us = min(publication.reached_us - kept_us, frontiers.horizon_us, since_us)
-    is_due = first_whole_drop(source, due_us) > 0 and due_us >= now_us + max(kept_us // STEPS, 1)
+    due_us = min(publication.reached_us - retention_us, frontiers.horizon_us, since_us)
+    is_due = first_whole_drop(source, due_us) > 0 and due_us >= now_us + max(retention_us // STEPS, 1)
     return due_us if is_due else now_us
 
 

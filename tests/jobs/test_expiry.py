@@ -187,9 +187,9 @@ def test_a_query_is_answered_from_rows_that_are_there_or_refused(lake: Session, 
         with pytest.raises(RowsExpired) as refusal:
             ranges(timeline, limit - 1)
         assert refusal.value.facts == {"source": "meters", "rows_from_us": limit}
-    for asked in (("a", limit - 1, ["load"]), ("nobody", end, ["load"])):
+    for question in (("a", limit - 1, ["load"]), ("nobody", end, ["load"])):
         with pytest.raises(RowsExpired):
-            latest(*asked)
+            latest(*question)
     # an inverted range has no rows, whatever there was
     assert queries.range_query("a", "taken", 9, 8).num_rows == 0
 
@@ -198,12 +198,12 @@ def test_a_file_whose_rows_have_expired_is_neither_read_again_nor_taken_back(lak
     land_all(lake, home, 3)
     expire(lake, home)
     before, rows = results(lake), sorted(map(repr, standing(lake)))
-    kept = (home.landing_folder / path_of(0)).read_text()
+    landed = (home.landing_folder / path_of(0)).read_text()
     write_lines(home, 0, [Reading(0, 3, "a", 1).line()])
     with pytest.raises(RowsExpired) as refusal:
         run(lake, home, 0, 0)
     assert refusal.value.facts["drops"] == ["2024-01-01"]
-    (home.landing_folder / path_of(0)).write_text(kept)
+    (home.landing_folder / path_of(0)).write_text(landed)
     write_lines(home, 0, [Reading(0, 3, "a", 1).line()], "new.ndjson")
     with pytest.raises(RowsExpired):
         run(lake, home, 0, DROPS - 1)

@@ -34,7 +34,7 @@ from spark_jobs.session import open_session
 spark = open_session()
 print(json.dumps([is_local(spark), cores_of(spark), process_memory(spark)]))
 """
-"""What a command's session says of where work is done: a local master, the cores, the memory of the command."""
+"""A program that prints where a command's session lets work be done: a local master, the cores, its own memory."""
 
 
 def installation(home: Path, cluster: Standalone, **others: Any) -> Installation:

@@ -19,7 +19,7 @@ def notes(spark: SparkSession, tmp_path: Path) -> Iterator[Notes]:
     jvm, file = spark._jvm, tmp_path / "reads" / "statements.log"
     conf = jvm.org.apache.spark.SparkConf(False).set("spark.tidemark.reads", str(file))  # type: ignore[union-attr]
     listener = jvm.org.apache.spark.sql.hive.thriftserver.tidemark.StateReads(conf)  # type: ignore[union-attr]
-    made = (
+    definitions = (
         "CREATE DATABASE IF NOT EXISTS gold",
         "CREATE DATABASE noting",
         "CREATE TABLE noting.history (meter STRING, load INT) USING parquet",
@@ -39,7 +39,7 @@ def notes(spark: SparkSession, tmp_path: Path) -> Iterator[Notes]:
         return lines()[before:]
 
     try:
-        for statement in made:
+        for statement in definitions:
             spark.sql(statement)
         spark._jsparkSession.listenerManager().register(listener)
         yield ask

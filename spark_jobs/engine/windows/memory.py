@@ -85,9 +85,9 @@ class MemoryBudget:
     def allows(self, n_bytes: int, n_rows: int, share: float) -> bool:
         """True if rows of so many bytes and their sorting fit into this share of the budget's part for rows. The share
         that they ask for counts as pressure."""
-        asked = self.sorting_bytes(n_bytes, n_rows) / ((1 - _WINDOWS_SHARE) * self.max_bytes)
-        self.use.peak_percent = max(self.use.peak_percent, math.ceil(100 * asked))
-        return asked <= share
+        needed_share = self.sorting_bytes(n_bytes, n_rows) / ((1 - _WINDOWS_SHARE) * self.max_bytes)
+        self.use.peak_percent = max(self.use.peak_percent, math.ceil(100 * needed_share))
+        return needed_share <= share
 
     def rows_held(self, row_bytes: int) -> int:
         """The number of rows of `row_bytes` bytes each that can be kept and sorted in memory."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -22,8 +21,7 @@ import pyarrow.parquet as pq
 
 from spark_jobs.s3 import is_s3
 from spark_jobs.session_settings import session_settings
-from spark_jobs.storage.delta.delta_log import inode_and_time, open_anew
-from spark_jobs.storage.delta.log_files import LOG_DIR, version_file
+from spark_jobs.storage.delta.delta_log import commit_file, inode_and_time, open_anew
 from spark_jobs.storage.delta.places import LakeFolder, TableHandle
 from spark_jobs.storage.descriptions.schema import Table
 
@@ -100,7 +98,7 @@ class DeltaLog:
         """The inode and time of the commit of a version in a local table's log; None for a URI."""
         if not self._handle.is_local:
             return None
-        return inode_and_time(Path(self._handle.uri) / LOG_DIR / version_file(version))
+        return inode_and_time(commit_file(self._handle, version))
 
 
 def delta_files(folder: LakeFolder, table: Table) -> DeltaFiles | None:

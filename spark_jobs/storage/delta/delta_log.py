@@ -67,7 +67,7 @@ class _Opened:
     @classmethod
     def of(cls, handle: TableHandle) -> _Opened:
         table = open_anew(handle)
-        commit = Path(handle.uri) / LOG_DIR / version_file(table.version())
+        commit = commit_file(handle, table.version())
         return cls(table, commit, inode_and_time(commit))
 
     def is_current(self) -> bool:
@@ -75,6 +75,11 @@ class _Opened:
         return not self.commit.with_name(version_file(self.table.version() + 1)).exists() and (
             inode_and_time(self.commit) == self.written
         )
+
+
+def commit_file(handle: TableHandle, version: int) -> Path:
+    """The file of a version's commit in the log of a table on a disk."""
+    return Path(handle.uri) / LOG_DIR / version_file(version)
 
 
 def inode_and_time(file: Path) -> tuple[int, int]:

@@ -61,20 +61,24 @@ object StateReads {
       case command: AnalysisOnlyCommand => command.childrenToAnalyze
       case other => Seq(other)
     }
-    val asked = roots
+    val conditions = roots
       .flatMap(_.collectWithSubqueries { case Filter(condition, _) => wanted(condition) })
       .flatten
       .groupMapReduce(_._1)(_._2)(_ ++ _)
     roots.flatMap(_.collectWithSubqueries {
-      case view: View => note(view.desc.identifier, view.output, asked)
+      case view: View => note(view.desc.identifier, view.output, conditions)
       case body: SQLFunctionNode =>
-        note(TableIdentifier(body.function.name.funcName, body.function.name.database), body.output, asked)
+        note(TableIdentifier(body.function.name.funcName, body.function.name.database), body.output, conditions)
     }.flatten)
   }
 
-  private def note(name: TableIdentifier, columns: Seq[Attribute], asked: Map[ExprId, Seq[String]]): Option[String] =
+  private def note(
+      name: TableIdentifier,
+      columns: Seq[Attribute],
+      conditions: Map[ExprId, Seq[String]]
+  ): Option[String] =
     Option.when(name.database.contains(DATABASE)) {
-      val values = for (column <- columns; value <- asked.getOrElse(column.exprId, Nil)) yield column.name -> value
+      val values = for (column <- columns; value <- conditions.getOrElse(column.exprId, Nil)) yield column.name -> value
       name.table + "\t" + values.map { case (column, value) => s"${encoded(column)}=${encoded(value)}" }.mkString("&")
     }
 

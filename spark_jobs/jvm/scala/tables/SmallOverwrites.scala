@@ -44,7 +44,7 @@ case class OverwriteSmallTable(relation: DataSourceV2Relation, table: DeltaTable
     val spark = session.asInstanceOf[classic.SparkSession]
     val (log, of) = (table.deltaLog, table.catalogTable)
     val options = new DeltaOptions(Map.empty[String, String], spark.sessionState.conf)
-    val most = spark.sessionState.conf.getConfString(SmallScans.MOST_FILES, "256").toInt
+    val most = SmallScans.mostFiles(spark.sessionState.conf)
     val rows = Dataset.ofRows(spark, query)
     val isDone = log.withNewTransaction(of) { transaction =>
       val snapshot = transaction.snapshot

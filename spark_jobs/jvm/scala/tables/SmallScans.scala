@@ -12,6 +12,7 @@ import org.apache.spark.sql.delta.stats.{
   PrepareDeltaScan
 }
 import org.apache.spark.sql.execution.datasources.LogicalRelation
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
 /** The extension: scans of tables of few files are prepared in memory, those of others by Delta.
@@ -59,8 +60,7 @@ class PrepareSmallScans(session: SparkSession) extends PrepareDeltaScan(session)
     )
     for {
       allowed <- allowing(snapshot.metadata.partitionSchema, ofPartitions)
-      most = spark.sessionState.conf.getConfString(SmallScans.MOST_FILES, "256").toInt
-      files <- Listings.files(snapshot, most)
+      files <- Listings.files(snapshot, SmallScans.mostFiles(spark.sessionState.conf))
       chosen = files.filter(allowed).toSeq
       if chosen.size <= SmallScans.FEW || ofData.forall(_.isInstanceOf[IsNotNull])
     } yield {
@@ -117,7 +117,10 @@ class PrepareSmallScans(session: SparkSession) extends PrepareDeltaScan(session)
 object SmallScans {
 
   /** Files that a table may have whose list is kept in memory; 0: of none. */
-  val MOST_FILES = "spark.tidemark.scan.files"
+  private val MOST_FILES = "spark.tidemark.scan.files"
+
+  /** The greatest number of files of a small table, by the session's setting. */
+  def mostFiles(conf: SQLConf): Int = conf.getConfString(MOST_FILES, "256").toInt
 
   /** Files that are read whatever the filters on columns of rows say of them. */
   val FEW = 8
