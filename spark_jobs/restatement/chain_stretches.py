@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engine.deltas import NO_DELTA, bytes_of
+from spark_jobs.engine.deltas import NO_DELTA, JudgedDeltas, bytes_of
 from spark_jobs.engine.restatement import CLOSING, LIVE, without_closed
 from spark_jobs.storage.descriptions.chain_tables import METRICS, SEGMENT
 
@@ -26,9 +26,25 @@ IDENTITY = [column for column in SEGMENT if column != "source"]
 """The columns that identify a segment of a source; a state is identified by its entity alone."""
 
 Key = tuple[Any, ...]
-Restate = Callable[[pa.Table, Counter[str], pa.Array], pa.Table]
-"""A function from rows, states and segments to corrections; its last argument are the entities that earlier stretches
-touched."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of the event times of some chains, restated by itself.
+
+    Attributes:
+        until: the event time at which the next stretch begins; None if this is the last one.
+        touched: the entities that earlier stretches touched, and which this one restates from their first segment on.
+        judged: the deltas of earlier stretches, if rows may declare parents. Those of this stretch are added.
+    """
+
+    until: int | None
+    touched: pa.Array
+    judged: JudgedDeltas
+
+
+Restate = Callable[[pa.Table, Counter[str], Stretch], pa.Table]
+"""A function from rows, states and segments to corrections."""
 
 
 @dataclass
@@ -43,6 +59,7 @@ class Stretches:
     written: set[str] = field(default_factory=set)
     revisions: dict[Key, int] = field(default_factory=dict)
     owed: Counter[str] = field(default_factory=Counter)
+    judged: JudgedDeltas = field(default_factory=JudgedDeltas)
     has_begun: bool = False
     """True if a stretch was worked on, and another one of the same chains is to come."""
 
@@ -52,7 +69,7 @@ class Stretches:
         self.made_rows = [_end_at_published(table, part, did) for table in self.made_rows]
         stored = [_as_stored(table, part.schema) for table in self.made_rows]
         group = pa.concat_tables([part, *self.published, *stored], promote_options="default")
-        made = self.restate(group, did, pa.array(sorted(self.touched), pa.string()))
+        made = self.restate(group, did, Stretch(until, pa.array(sorted(self.touched), pa.string()), self.judged))
         self.touched |= set(pc.unique(group.filter(pc.equal(group["part"], ROW))["entity"]).to_pylist())
         closing = made.filter(pc.equal(made["era"], CLOSING))
         of_own = pc.equal(closing["known_from"], self.known_from_us)
@@ -71,6 +88,7 @@ class Stretches:
         self.has_begun = until is not None
         if not self.has_begun:
             self.touched, self.written, self.revisions, self.owed = set(), set(), {}, Counter()
+            self.judged = JudgedDeltas()
         return pa.concat_tables([ended, final_rows])
 
     def _remaining_rows(self, closed: pa.Table, did: Counter[str]) -> list[pa.Table]:

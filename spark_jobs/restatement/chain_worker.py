@@ -42,7 +42,7 @@ from spark_jobs.engine.deltas import (
 )
 from spark_jobs.engine.restatement import CLOSING, LIVE, remaining_codes, without_closed
 from spark_jobs.engine.spark.checkpoints import BUCKET, PART_BYTES, PLACE
-from spark_jobs.restatement.chain_stretches import IDENTITY, ROW, SEGMENT_PART, STATE_PART, Stretches
+from spark_jobs.restatement.chain_stretches import IDENTITY, ROW, SEGMENT_PART, STATE_PART, Stretch, Stretches
 from spark_jobs.storage.descriptions.chain_tables import COMPACTION
 
 Ints = npt.NDArray[np.int64]
@@ -83,25 +83,25 @@ class ChainWorker:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the corrections of states and segments, group by group, and last a row with the counts, if any."""
         did = Counter[str]()
-        most_bytes = None if self.meaning.with_parents else PART_BYTES
         long = Stretches(self._restate, self.known_from_us)
-        for part, until in parts_of(batches, group=BUCKET, time=PLACE, least_rows=LEAST_ROWS, most_bytes=most_bytes):
+        for part, until in parts_of(batches, group=BUCKET, time=PLACE, least_rows=LEAST_ROWS, most_bytes=PART_BYTES):
             whole = until is None and not long.has_begun
             yield from (self._restate(part, did) if whole else long.step(part, until, did)).to_batches()
         if did["chains"] or did["dropped"]:
             counts_row = {"part": SEGMENT_PART, "era": COMPACTION, "known_from": self.known_from_us, **did}
             yield from self._fill_columns(pa.Table.from_pylist([counts_row])).to_batches()
 
-    def _restate(self, group: pa.Table, did: Counter[str], earlier: pa.Array = _NOBODY) -> pa.Table:
-        """The corrections of whole chains; the entities `earlier` are restated from their first segment on."""
+    def _restate(self, group: pa.Table, did: Counter[str], stretch: Stretch | None = None) -> pa.Table:
+        """The corrections of chains: of whole ones, or of a stretch of long ones."""
+        touched_before = _NOBODY if stretch is None else stretch.touched
         rows, states, segments = (group.filter(pc.equal(group["part"], p)) for p in (ROW, STATE_PART, SEGMENT_PART))
         states, segments = without_closed(states, ["entity"]), without_closed(segments, IDENTITY)
         parts = [rows, states, segments] if self.everything else [rows]
-        names = [*(t.select(["entity"]) for t in parts), pa.table({"entity": earlier})]
+        names = [*(t.select(["entity"]) for t in parts), pa.table({"entity": touched_before})]
         touched = pc.unique(one_chunk(pa.concat_tables(names), "entity"))
         due = self._due(segments) if not self.everything else segments.slice(0, 0)
         entities = pc.unique(pa.concat_arrays([touched, one_chunk(due, "entity")]))
-        segments, idle = self._split(segments, rows, entities, earlier)
+        segments, idle, others = self._split(segments, rows, entities, touched_before)
         # if all published segments are closed, only those that this run has made itself stay
         places = np.flatnonzero(self._is_own(segments)) if self.everything else np.arange(segments.num_rows)
         published = unpack(
@@ -109,10 +109,17 @@ class ChainWorker:
             dtype=self.meaning.dtype, dims=self.meaning.dims, ids=self.meaning.with_parents,
         )  # fmt: skip
         policy = self._policy_with_traffic(segments, rows, entities)
+        changes = changes_of(rows, entities, self.meaning)
+        earlier = None
+        if stretch is not None and self.meaning.with_parents:
+            texts = [(published.delta_ids, changes.delta_ids), (published.parents, changes.parents)]
+            earlier = stretch.judged.of(entities, *(pa.concat_arrays(both) for both in texts))
         step = restate_chains(
-            published, changes_of(rows, entities, self.meaning), policy, as_of=self.as_of_us,
-            frontiers=self.frontiers, transforms=REGISTERED,
+            published, changes, policy, as_of=self.as_of_us, frontiers=self.frontiers, transforms=REGISTERED,
+            earlier=earlier,
         )  # fmt: skip
+        if stretch is not None:
+            self._keep_judged(stretch, step.folded, entities, pa.concat_tables([idle, others]))
         gone = np.ones(segments.num_rows, np.bool_)
         gone[places] = step.closed
         parts = [
@@ -143,10 +150,24 @@ class ChainWorker:
             return segments.slice(0, 0)
         return segments.filter(pc.fill_null(pc.less(segments["ages_from"], self.oldest), fill_value=False))
 
+    def _keep_judged(self, stretch: Stretch, folded: Segments, entities: pa.Array, unreached: pa.Table) -> None:
+        """Keep what later stretches need to know of the parents in this one: of segments that were folded, and of those
+        that no row reaches."""
+        if stretch.until is None or not self.meaning.with_parents:
+            return
+        stretch.judged.add(folded, entities, folded.end_time < stretch.until)
+        final = unreached.filter(pc.less(unreached["end_time"], stretch.until))
+        names = pc.unique(one_chunk(final, "entity"))
+        published = unpack(
+            cast_segments(final, self.meaning), names, dtype=self.meaning.dtype, dims=self.meaning.dims, ids=True
+        )
+        stretch.judged.add(published, names, np.ones(len(published), np.bool_))
+
     def _split(
         self, segments: pa.Table, rows: pa.Table, entities: pa.Array, earlier: pa.Array
-    ) -> tuple[pa.Table, pa.Table]:
-        """The segments that the rows reach or that are due, in chain order, and those that both frontiers have passed.
+    ) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """The segments that the rows reach or that are due, in chain order, those that both frontiers have passed, and
+        all others.
 
         Of an entity without rows, only the last segment is reached.
         """
@@ -166,7 +187,8 @@ class ChainWorker:
         passed &= not isinstance(self.policy.strategy, TimeBoundary)
         places = [segments[name].to_numpy() for name in ("start_row", "start_time")]
         order = np.lexsort((*places, codes))
-        return segments.take(pa.array(order[reached[order]])), segments.filter(pa.array(passed))
+        others = segments.filter(pa.array(~reached & ~passed))
+        return segments.take(pa.array(order[reached[order]])), segments.filter(pa.array(passed)), others
 
     def _segments(
         self, step: RestatedChains, closed: pa.Table, entities: pa.Array, did: Counter[str], policy: CompactionPolicy

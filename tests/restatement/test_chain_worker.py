@@ -19,6 +19,7 @@ from spark_jobs.engine.deltas import (
     UNMOVED,
     Adaptive,
     CompactionPolicy,
+    DuplicateDeltaError,
     Frontiers,
     FullMerge,
     Status,
@@ -410,6 +411,53 @@ def test_a_child_that_landed_before_its_parent_went_is_judged_as_before(rows: li
         published.versions_are_replays(landed, kept.horizon, times)
 
 
+@pytest.mark.turns
+@given(rows=families(), data=st.data())
+@settings(max_examples=tries(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_parents_in_earlier_stretches_count_as_if_all_deltas_were_in_memory(
+    monkeypatch: pytest.MonkeyPatch, rows: list[Row], data: st.DataObject
+) -> None:
+    monkeypatch.setattr(chain_worker, "PART_BYTES", 1)
+    published = Published("operations", data.draw(policies()))
+    published.one_bucket = 1
+    kept, landed, size = Frontiers(-3, -3), list[Row](), data.draw(st.integers(2, 15))
+    moves = data.draw(st.booleans())
+    for start in range(0, len(rows), size):
+        if start and moves:
+            since, horizon = (data.draw(st.integers(start // 2, start)) for _ in "12")
+            kept = Frontiers(max(kept.since, since), max(kept.horizon, horizon))
+        part = [row for row in rows[start : start + size] if row["event_time"] >= kept.horizon]
+        part = [{**row, "time": max(row["time"], kept.since + 1)} for row in part]
+        came = {row["row_id"] for row in landed + part if row["diff"] > 0}
+        part = with_parents_in_reach(landed, [row for row in part if row["row_id"] in came], kept.horizon)
+        landed += part
+        published.run(part, kept)
+        assert published.gained() == sum(row["diff"] for row in part)
+        times = [time for time in (0, 2, 5, 8, 12, 15, LATEST) if time >= kept.since]
+        published.answers_are_replays(landed, kept.horizon, times)
+    if not moves:
+        published.run(landed, everything=True)
+        published.answers_are_replays(landed, -3, [-3, 0, 5, LATEST])
+
+
+def test_a_delta_id_of_an_earlier_stretch_is_refused_where_it_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain_worker, "PART_BYTES", 1)
+    published = Published("operations", CompactionPolicy(FullMerge(), delta_threshold=1))
+    published.one_bucket = 1
+    base: Row = {"entity": "a", "x": None, "y": None, "gone": False, "indices": [], "scalar": 0.5, "sequence": "0"}
+    base |= {"op": "dense", "values": [1.0, 1.0], "diff": 1, "time": 1}
+    rows = [{**base, "event_time": i, "row_id": i, "id": f"d{i}", "parent": None} for i in range(30)]
+    again = {**rows[0], "event_time": 30, "row_id": 30}
+    for parent in (None, "d2"):
+        chain = [*rows, {**again, "parent": parent}]
+        if parent is None:
+            published.run(chain)
+            published.rows = []
+            continue
+        with pytest.raises(DuplicateDeltaError, match="the rows 0 and 30 with the delta id 'd0'"):
+            published.run(chain)
+
+
 def test_a_child_is_refused_as_of_a_time_at_which_its_parent_had_not_landed_yet() -> None:
     base: Row = {"entity": "a", "x": None, "y": None, "gone": False, "indices": [], "scalar": 0.5, "sequence": "0"}
     create = {**base, "op": "dense", "values": [1.0, 1.0], "event_time": 0, "row_id": 0, "id": "d0", "parent": None}
@@ -467,24 +515,33 @@ def test_long_chains_are_restated_in_stretches_and_publish_what_a_replay_gives(
 
 
 @pytest.mark.slow
-def test_a_worker_holds_a_stretch_of_a_long_chain_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("with_parents", [False, True])
+def test_a_worker_has_a_stretch_of_a_long_chain_at_most(monkeypatch: pytest.MonkeyPatch, with_parents: bool) -> None:
     monkeypatch.setattr(chain_worker, "PART_BYTES", 20_000)
-    published = Published("add", CompactionPolicy(TieredMerge(5), delta_threshold=20))
+    mode = "operations" if with_parents else "add"
+    published = Published(mode, CompactionPolicy(TieredMerge(5), delta_threshold=20))
     worked_on: list[int] = []
     restate_chains = chain_worker.restate_chains
 
-    def watched(held, changes, *arguments, **named):  # type: ignore[no-untyped-def]
-        worked_on.append(len(held.deltas) + len(changes.deltas))
-        return restate_chains(held, changes, *arguments, **named)
+    def watched(of_stretch, changes, *arguments, **named):  # type: ignore[no-untyped-def]
+        earlier = named.get("earlier")
+        n_earlier = 0 if earlier is None else len(earlier.entity)
+        worked_on.append(len(of_stretch.deltas) + len(changes.deltas) + n_earlier)
+        return restate_chains(of_stretch, changes, *arguments, **named)
 
     monkeypatch.setattr(chain_worker, "restate_chains", watched)
-    base = dict.fromkeys(SCHEMA.names) | {"entity": "a", "diff": 1, "x": 1}
+    base = dict.fromkeys(SCHEMA.names) | {"entity": "a", "diff": 1, "x": 1, "gone": False, "scalar": 1.0}
     rows = [{**base, "event_time": i // 25, "time": i // 25, "row_id": i} for i in range(2000)]
+    for i, row in enumerate(rows if with_parents else []):
+        row |= {"op": "offset" if i else "dense", "values": [] if i else [1.0, 1.0], "indices": [], "id": f"d{i}"}
+        # the parent of one row in a hundred is far back
+        row["parent"] = None if i < 25 else f"d{i - 25 if i % 100 else 0}"
     published.one_bucket = 1
     published.run(rows)
     assert max(worked_on) < 500 < sum(worked_on)
     assert sum(row["deltas"] for row in published.part(SEGMENT_PART)) == 2000
-    assert [row["ints"] for row in published.part(STATE_PART)] == [[2000, 2000]]
+    column = "floats" if with_parents else "ints"
+    assert [row[column] for row in published.part(STATE_PART)] == [[2000, 2000]]
     assert {row["revision"] for row in published.rows} == {0}
     published.answers_are_replays(rows, -3, [12])
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         BelowSince,
         Frontiers,
     )
+    from spark_jobs.engine.deltas.judged import JudgedDeltas
     from spark_jobs.engine.deltas.mapping import Meaning, changes_of
     from spark_jobs.engine.deltas.modes import fold_add, fold_diff
     from spark_jobs.engine.deltas.operations import DeltaColumns
@@ -57,6 +58,7 @@ __all__ = [
     "EntityState",
     "Frontiers",
     "FullMerge",
+    "JudgedDeltas",
     "Keys",
     "Meaning",
     "Need",

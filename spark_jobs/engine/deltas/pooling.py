@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_jobs.engine.deltas.batch import DeltaBatch
 from spark_jobs.engine.deltas.frontiers import STILL_KNOWN
+from spark_jobs.engine.deltas.judged import EarlierDeltas, pairs
 from spark_jobs.engine.deltas.ops import DeltaError, DuplicateDeltaError
 from spark_jobs.engine.deltas.ordering import duplicate_at, in_chain_order
 from spark_jobs.engine.deltas.packing import known_parents
@@ -58,10 +58,11 @@ class Pool:
         return Pool(self.deltas.take(rows), *numbers, *texts)
 
 
-def pool_of(published: Segments, changes: PooledDeltas, since: int) -> Pool:
+def pool_of(published: Segments, changes: PooledDeltas, since: int, earlier: EarlierDeltas | None = None) -> Pool:
     """The deltas of published segments and those that came, each known until the row that takes it back.
 
-    Deltas that are known at no visible time beyond `since` are left out. The changes may be in any order.
+    Deltas that are known at no visible time beyond `since` are left out. The changes may be in any order. `earlier` are
+    further deltas of the chains, whose ids count as well.
 
     Raises RetractionOfNothingError, and DuplicateDeltaError for a row, or a delta id, that is known twice at one time.
     """
@@ -91,7 +92,7 @@ def pool_of(published: Segments, changes: PooledDeltas, since: int) -> Pool:
     kept = (both.known_to > both.known_from) & (both.known_to > since)
     both = both if kept.all() else both.take(np.flatnonzero(kept))
     _refuse_rows_that_come_twice(both)
-    _refuse_ids_that_come_twice(both)
+    _refuse_ids_that_come_twice(both, earlier)
     return both
 
 
@@ -126,20 +127,28 @@ def _refuse_rows_that_come_twice(pool: Pool) -> None:
         raise duplicate_at(deltas, int(order[np.flatnonzero(twice)[0]]))
 
 
-def _refuse_ids_that_come_twice(pool: Pool) -> None:
+def _refuse_ids_that_come_twice(pool: Pool, earlier: EarlierDeltas | None) -> None:
     """Raise DuplicateDeltaError if two rows of an entity have the same delta id at one time.
 
     Then it would not be clear which of them a parent names."""
-    if pool.delta_ids is None or pool.parents is None or pool.parents.null_count == len(pool.parents):
+    if pool.delta_ids is None or pool.parents is None:
         return
-    codes = pc.fill_null(pool.delta_ids.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
-    order = np.lexsort((pool.known_from, codes, pool.deltas.entity))
+    if pool.parents.null_count == len(pool.parents) and earlier is None:
+        return
+    ids, keys = [pool.delta_ids], [(pool.deltas.entity, pool.delta_ids)]
+    row_id, known_from, known_to = pool.deltas.row_id, pool.known_from, pool.known_to
+    if earlier is not None:
+        ids, keys = [earlier.delta_id, *ids], [(earlier.entity, earlier.delta_id), *keys]
+        row_id = np.concatenate((earlier.row_id, row_id))
+        known_from = np.concatenate((earlier.known_from, known_from))
+        known_to = np.concatenate((earlier.known_to, known_to))
+    codes = np.concatenate(pairs(*keys))
+    order = np.lexsort((known_from, codes))
     before, after = order[:-1], order[1:]
-    twice = (codes[before] >= 0) & (codes[before] == codes[after]) & (pool.known_from[after] < pool.known_to[before])
-    twice &= pool.deltas.entity[before] == pool.deltas.entity[after]
+    twice = (codes[before] >= 0) & (codes[before] == codes[after]) & (known_from[after] < known_to[before])
     if twice.any():
-        rows = [int(pool.deltas.row_id[side[twice][0]]) for side in (before, after)]
-        name = pool.delta_ids[int(after[twice][0])].as_py()
+        rows = [int(row_id[side[twice][0]]) for side in (before, after)]
+        name = pa.chunked_array(ids)[int(after[twice][0])].as_py()
         raise DuplicateDeltaError(
             expected="one row per entity and delta id, of rows that stand at one time, where rows declare parents",
             found=f"the rows {rows[0]} and {rows[1]} with the delta id {name!r}",

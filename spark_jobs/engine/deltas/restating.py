@@ -23,6 +23,7 @@ from spark_jobs.engine.deltas.batch import NO_PARENT, DeltaBatch
 from spark_jobs.engine.deltas.cutting import CompactionPolicy, cuts
 from spark_jobs.engine.deltas.fold import Transform, fold
 from spark_jobs.engine.deltas.frontiers import ALWAYS, STILL_KNOWN, UNMOVED, Frontiers
+from spark_jobs.engine.deltas.judged import EarlierDeltas
 from spark_jobs.engine.deltas.ops import Refusal
 from spark_jobs.engine.deltas.packing import with_parents
 from spark_jobs.engine.deltas.pooling import Pool, PooledDeltas, pool_of
@@ -37,13 +38,15 @@ Array = npt.NDArray[Any]
 class RestatedChains:
     """The result of a restatement: the segments that should stand.
 
-    `written` marks the segments that are new or changed. `passed` marks those that both frontiers have passed, which
-    are not kept. `closed` marks the published segments that no longer stand as they were. `states` are the states of
-    the entities after all standing deltas, by the codes in `entities`. `dropped` is, per entity, the number of standing
-    deltas that both frontiers have passed: they are in none of the segments written.
+    `folded` are the same segments with all their deltas, also those that are not kept. `written` marks the segments
+    that are new or changed. `passed` marks those that both frontiers have passed, which are not kept. `closed` marks
+    the published segments that no longer stand as they were. `states` are the states of the entities after all standing
+    deltas, by the codes in `entities`. `dropped` is, per entity, the number of standing deltas that both frontiers have
+    passed: they are in none of the segments written.
     """
 
     segments: Segments
+    folded: Segments
     written: Array
     closed: Array
     passed: Array
@@ -60,15 +63,20 @@ def restate_chains(
     as_of: int,
     frontiers: Frontiers = UNMOVED,
     transforms: Mapping[str, Transform] | None = None,
+    earlier: EarlierDeltas | None = None,
 ) -> RestatedChains:
     """The segments that should stand; `as_of` is the event time from which the age of pending deltas counts.
+
+    `earlier`: the deltas before the first segments of the chains; parents by delta id may be among them.
 
     Raises RetractionOfNothingError, DuplicateDeltaError for a row or a delta id that is known twice at one time, and
     the errors of `fold`.
     """
     heads, emptied = _heads(published, changes.deltas, frontiers.horizon)
-    pool = pool_of(published, changes, frontiers.since)
+    pool = pool_of(published, changes, frontiers.since, earlier)
     segments, continues = _cut(heads, emptied, pool, policy, as_of=as_of, frontiers=frontiers)
+    if earlier is not None:
+        segments = earlier.judge_parents(segments)
     segments, ends = _fold(segments, continues, transforms)
     last = np.flatnonzero(segments.last_of_entity)
     entities, states = segments.entity[last], ends.take(last)
@@ -76,12 +84,12 @@ def restate_chains(
     touched = np.bincount(segments.deltas.entity[pool.touched], minlength=len(segments)) > 0
     n_current = np.bincount(segments.deltas.entity[segments.is_current], minlength=len(segments))
     dropped = np.add.reduceat(n_current * passed, np.append(0, last[:-1] + 1)) if len(last) else last
-    segments = _without_passed_parents(segments, passed)
+    segments = folded = _without_passed_parents(segments, passed)
     if isinstance(policy.strategy, TimeBoundary):
         segments = _find_emptied(segments, passed)
         passed = np.zeros(len(segments), np.bool_)
     same, kept = _find_unchanged(published, segments, touched, passed)
-    return RestatedChains(segments, ~same & ~passed, ~kept, passed, entities, states, dropped)
+    return RestatedChains(segments, folded, ~same & ~passed, ~kept, passed, entities, states, dropped)
 
 
 def _heads(published: Segments, deltas: DeltaBatch, horizon: int) -> tuple[Segments, Array]:
