@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
-from spark_jobs.memory import TIMES
+from spark_jobs.memory import TIMES, bytes_in_all
 from spark_jobs.threads import THREADS
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 PROCESS_MEMORY = "spark.tidemark.process.memory"
 """The setting of a Spark session that says how many bytes of memory rows of a stage may take in this process."""
-LOCAL_MEMORY, CLUSTER_MEMORY = 1 << 30, 32 << 20
+SHARE, LEAST_LOCAL_MEMORY = 8, 1 << 30
+"""Of the machine's memory the part (one eighth), and the fewest bytes, that rows may take with a local master."""
+LOCAL_MEMORY, CLUSTER_MEMORY = max(bytes_in_all() // SHARE, LEAST_LOCAL_MEMORY), 32 << 20
 """The bytes of memory for rows of a stage in this process unless the session has the setting: with a local master or
 without Spark, and on a cluster."""
 ROWS_ALONE = 1 << 18

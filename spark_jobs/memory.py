@@ -33,6 +33,16 @@ class MemoryShort(TidemarkError):
     code = "memory_short"
 
 
+def bytes_in_all() -> int:
+    """The memory of the machine, or of the container if that has less."""
+    in_all = int(psutil.virtual_memory().total)
+    try:
+        most = _CGROUP.joinpath("memory.max").read_text().strip()
+    except OSError:  # not in a container, or in one without cgroup v2
+        return in_all
+    return in_all if most == "max" else min(in_all, int(most))
+
+
 def bytes_left() -> int:
     """The bytes that a process may still take without swapping: the lesser of the machine's and the container's."""
     left = int(psutil.virtual_memory().available)

@@ -31,7 +31,8 @@ class ClusterSettings(SettingsOfSources):
         default=None,
         pattern=_SIZE,
         description="memory for the rows of a stage in a command or one of Airflow's tasks, such as 512m; Spark's tasks"
-        " do what needs more; by default 1g with a local master, which shares the machine, and 32m on a cluster",
+        " do what needs more; by default, with a local master an eighth of the machine's memory and at least 1g, on a"
+        " cluster 32m",
     )
     adaptive: bool = Field(
         default=False,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -78,6 +79,8 @@ def test_a_local_master_shares_the_machine(master: str, is_local: bool) -> None:
 @pytest.mark.spark
 def test_bytes_and_the_master_decide_where_work_is_done(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     local, larger = spark.newSession(), spark.newSession()
+    assert 1 << 30 <= distribution.LOCAL_MEMORY <= max(psutil.virtual_memory().total // 8, 1 << 30)
+    monkeypatch.setattr(distribution, "LOCAL_MEMORY", 1 << 30)
     assert [is_done_here(local, n * MIB) for n in (256, 257)] == [True, False]
     assert memory_conf(None) == {}
     for name, value in memory_conf("512m").items():
