@@ -22,6 +22,7 @@ from pyarrow import fs
 from spark_jobs.landing.opened import UnusableFileError, is_remote, local_path, open_file, reaching, remote_folder
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import first_row_id
+from spark_jobs.threads import map_requests
 
 _BLOCK = 1 << 20
 _WILD = re.compile(r"[*?\[]")
@@ -70,7 +71,9 @@ def list_drop_files(root: str | Path, source: Source, seq_no: int) -> list[Landi
         names = names_of(landing, folder, pattern)
     except UnusableFileError as unusable:
         return [_unusable(seq_no, folder, unusable)]
-    return [_list_file(landing, seq_no, f"{folder}/{name}" if folder else name) for name in names]
+    paths = (f"{folder}/{name}" if folder else name for name in names)
+    # each file is read for its checksum: a store's answers are waited for together, and hashing leaves Python's lock
+    return list(map_requests(lambda path: _list_file(landing, seq_no, path), paths))
 
 
 def has_drop_files(root: str | Path, source: Source, seq_no: int) -> bool:
