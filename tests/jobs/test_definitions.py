@@ -4,6 +4,7 @@ published until the change is, and then exactly what the new definition says."""
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from tests.jobs.harness import (
     write_drops,
     write_source,
 )
+from tests.support.file_session import FileSession
 
 NIGHT = 24 * 60
 READINGS = [
@@ -87,3 +89,20 @@ def test_a_changed_definition_is_published_as_one_correction_once_it_is_accepted
     write_source(home, CHANGED.replace("size: 6 h, key: meter", "size: 6 h, key: [meter, load]"))
     with pytest.raises(TableDiffers, match="identified by"):
         run_accepted(lake, home, "land")
+
+
+def test_an_adaptive_window_that_gets_a_rate_window_needs_another_name(tmp_path: Path) -> None:
+    """Its `stats` get two fields more, which rows that are written do not have."""
+    adaptive = "  paced: {kind: adaptive, target_batch_size: 2, key: meter, max: 6 h, aggregates: {n: count()}}\n"
+    rated = adaptive.replace("max: 6 h", "max: 6 h, rate_window: 2 h")
+    home = Settings(home=tmp_path, landing=tmp_path / "landing")
+    home = write_source(home, SOURCE.replace("state:", f"{adaptive}state:"))
+    lake = FileSession(Path(home.lake))
+    write_drops(home, READINGS)
+    run(lake, home, 0, 1)
+    write_source(home, SOURCE.replace("state:", f"{rated}state:"))
+    with pytest.raises(TableDiffers, match="stats"):
+        run_accepted(lake, home, *STAGES)
+    write_source(home, SOURCE.replace("state:", f"{rated.replace('paced', 'rated')}state:"))
+    run_accepted(lake, home, *STAGES)
+    assert {row.stats["rate_window"] for row in lake.table("silver.rated").collect()} > {0}
