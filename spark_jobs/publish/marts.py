@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +21,7 @@ from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.failures import recognized_in
 from spark_jobs.publish.changes import Changes
+from spark_jobs.publish.dbt_connections import adapt_connections
 from spark_jobs.publish.project import PROJECT, Project
 from spark_jobs.server.errors import END_OF_SPARK
 from spark_jobs.server.logins import Login, login
@@ -209,21 +209,10 @@ class BuiltMart:
 
 
 def preload() -> None:
-    """Import dbt, and change how it cancels statements, so that an interrupt ends it."""
+    """Import dbt, and adapt its connections."""
     import dbt.cli.main  # noqa: F401
-    from dbt.adapters.spark.connections import PyhiveConnectionWrapper
 
-    PyhiveConnectionWrapper.cancel = _hang_up  # type: ignore[method-assign, assignment]
-
-
-def _hang_up(connection: Any) -> None:
-    """Cut a connection of dbt; the server then ends the statement of that client.
-
-    dbt itself would ask the server to cancel, over the connection on which another of its threads waits for the
-    statement. Each of the two could then read the answer to the other, and both would wait for ever.
-    """
-    with suppress(OSError):
-        connection.handle._transport._trans.handle.shutdown(socket.SHUT_RDWR)
+    adapt_connections()
 
 
 def build_marts(
