@@ -14,6 +14,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +29,7 @@ from spark_jobs.engine.columns import Ints
 from spark_jobs.engine.hashes import BloomFilter, Hashes, hashes_of, ranges_of
 from spark_jobs.engine.records import DRIFT_RULES, Erasures, RecordSpec
 from spark_jobs.exchange import BLOCK_BYTES, BLOCK_ROWS, are_enough, decode
-from spark_jobs.landing.block_chunks import BlockChunker, Payload, payloads, write_chunks
+from spark_jobs.landing.block_chunks import BlockChunker, Payload, write_chunks
 from spark_jobs.landing.drift import Drift
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.pending import row_schema
@@ -198,9 +200,13 @@ class Blocks:
     def _blocks_here(self) -> Iterator[Payload]:
         """The blocks that this process keeps, in the order of buckets, drops and row ids."""
         assert self.here is not None, "the caller looks who keeps them"
-        blocks = self.here.filter(pc.equal(self.here["kind"], BLOCK))
-        blocks = blocks.sort_by([(name, "ascending") for name in ("bucket", "seq_no", "least_row_id")])
-        return payloads(blocks.to_batches())
+        places = np.flatnonzero(pc.equal(self.here["kind"], BLOCK).to_numpy())
+        names = ["bucket", "seq_no", "least_row_id"]
+        keys = self.here.select(names).take(pa.array(places))
+        # the order of the keys alone: the rows are most of the table, and are not copied
+        order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in names])
+        for key, place in zip(keys.take(order).to_pylist(), places[order.to_numpy()].tolist(), strict=True):
+            yield key["bucket"], key["seq_no"], self.here["payload"][place]
 
     def rows(self, source: Source) -> DataFrame:
         """The good rows, with the columns of `reader.read_files` except those of rejects."""
@@ -234,7 +240,9 @@ class Blocks:
         """Write the source's chunks, of all good rows except those with the ids `hidden`; returns the files."""
         chunker = BlockChunker(source, landing, hidden, to)
         if self.cached is None:
-            return [file for files in chunker(self._blocks_here) for file in files]
+            by_bucket = [list(blocks) for _, blocks in groupby(self._blocks_here, key=itemgetter(0))]
+            written = in_threads(lambda blocks: list(chunker(iter(blocks))), by_bucket)
+            return [file for of_bucket in written for files in of_bucket for file in files]
         blocks = self._blocks.select("bucket", "seq_no", "least_row_id", "payload")
         together = blocks.repartitionById(self.buckets, "bucket")
         ordered = together.sortWithinPartitions("bucket", "seq_no", "least_row_id")

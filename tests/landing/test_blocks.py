@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spark_jobs.engine.hashes import hashes_of
 from spark_jobs.landing import block_chunks, blocks, worker
@@ -145,7 +147,10 @@ def test_chunks_hold_each_row_once_in_order_but_the_hidden(
         )
         to = Tables(TableHandle(""), pa.schema([]))
         assert list(BlockChunker(source, 7, hidden, to)(payloads(own.to_batches(max_chunksize=3))))
-        found += [chunk for table in to.written for chunk in table.to_pylist()]
+        for table in to.written:
+            places = [(chunk["entity"], chunk["seq_no"], chunk["row_ids"][0]) for chunk in table.to_pylist()]
+            assert places == sorted(places)
+            found += table.to_pylist()
     assert sorted(i for chunk in found for i in chunk["row_ids"]) == sorted(set(ids.tolist()) - set(hidden.tolist()))
     by_entity: dict[tuple[int, str], list[int]] = {}
     for chunk in found:
@@ -154,6 +159,20 @@ def test_chunks_hold_each_row_once_in_order_but_the_hidden(
         by_entity.setdefault((chunk["seq_no"], chunk["entity"]), []).extend(chunk["row_ids"])
     assert all(rows == sorted(rows) for rows in by_entity.values())
     assert len({chunk["chunk_id"] for chunk in found}) == len(found)
+
+
+@given(st.lists(st.text("aé€\U0001f600z", max_size=3), max_size=40))
+def test_rows_are_ordered_by_entity_as_a_stable_sort_orders_them(names: list[str]) -> None:
+    assert_ordered(names)
+
+
+def test_more_entities_than_16_bits_number_are_ordered_alike() -> None:
+    assert_ordered([f"n{number % 70_001}" for number in range(0, 140_000 * 17, 17)])
+
+
+def assert_ordered(names: list[str]) -> None:
+    order = block_chunks._entity_order(pa.array(names, pa.string())).tolist()
+    assert order == sorted(range(len(names)), key=lambda place: names[place].encode())
 
 
 def test_buckets_are_ranges_of_entities_that_share_the_rows(
