@@ -193,8 +193,10 @@ def _keep(handle: TableHandle, system: FileSystem, index: ChunkIndex, before: Ch
     _make_folder(handle, system)
     path = f"{INDEX_DIR}/{index.version:0{_VERSION_DIGITS}d}.json"
     draft = f"{INDEX_DIR}/draft-{uuid.uuid4()}" if handle.is_local else path
-    with system.open_output_stream(draft) as stream:
-        stream.write(json.dumps(asdict(index)).encode())
+    text = json.dumps(asdict(index)).encode()
+    # of a store `deltalake` takes bytes alone, and Arrow passes a write on as bytes if it fits into a buffer
+    with system.open_output_stream(draft, buffer_size=len(text) + 1) as stream:
+        stream.write(text)
     if handle.is_local:
         system.move(draft, path)
     needed = {path, *(part.path for of in (index, before) if of is not None for part in of.parts)}
