@@ -20,6 +20,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_settings import SettingsConfigDict, SettingsError
 
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.s3 import export_keys
 from spark_jobs.settings.cluster import ClusterSettings
 from spark_jobs.settings.file import (
     CHECKOUT,
@@ -175,6 +176,17 @@ class Settings(ClusterSettings):
 
     # --- Airflow ----------------------------------------------------------------------------------------------------
     airflow_port: int = Field(default=8080, ge=1, le=65535, description="Airflow's UI and REST API")
+    airflow_host: str | None = Field(
+        default=None,
+        description="the host of Airflow's API server if Airflow's processes are services of their own, as in"
+        " containers; by default `tidemark up` runs them, and names them as `server_host`",
+    )
+    airflow_public_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^/]+(/.*)?[^/]$",
+        description="the address at which people open Airflow, for links and its login, such as"
+        " https://airflow.example.org; by default that of its API server",
+    )
     airflow_parallelism: int = Field(
         default_factory=lambda: min(max(4, 2 * (os.cpu_count() or 1)), 32),
         ge=1,
@@ -316,12 +328,17 @@ class Settings(ClusterSettings):
 
     @property
     def airflow_url(self) -> str:
-        """The root of Airflow's UI and API."""
-        return f"http://{self.server_host}:{self.airflow_port}"
+        """The root of Airflow's API, as other processes of this installation reach it."""
+        return f"http://{self.airflow_host or self.server_host}:{self.airflow_port}"
+
+    @property
+    def airflow_page(self) -> str:
+        """The root of Airflow's UI, as people open it."""
+        return self.airflow_public_url or self.airflow_url
 
     def page_url(self, *parts: str) -> str:
         """The URL of a page of the portal. `parts` are the parts of its name, which may be any texts."""
-        return f"{self.airflow_url}{PORTAL_PREFIX}/{'/'.join(quote(part, safe='') for part in parts)}.html"
+        return f"{self.airflow_page}{PORTAL_PREFIX}/{'/'.join(quote(part, safe='') for part in parts)}.html"
 
     def connect_token(self) -> str | None:
         """The token of Spark Connect: the knob's, else the generated one, else None (the server never ran here)."""
@@ -357,6 +374,9 @@ def keep_private() -> None:
 def load_settings(**overrides: Any) -> Settings:
     """The settings of this process: those of its environment and file, replaced by `overrides` where given.
 
+    Keys of S3 in the folder of secrets become environment variables of this process: Spark, `deltalake` and Arrow read
+    them there.
+
     Raises:
         ConfigurationError: some settings are wrong; the error lists each one, the value found and the values accepted.
     """
@@ -373,4 +393,6 @@ def load_settings(**overrides: Any) -> Settings:
         expected, next_step = "settings that can be used", "correct or remove these settings"
         finding = ", ".join(problems)
         raise ConfigurationError(expected=expected, found=finding, next_step=next_step, problems=problems)
+    if settings.secrets is not None:
+        export_keys(settings.secrets)
     return settings

@@ -13,6 +13,7 @@ import math
 import os
 from collections.abc import Mapping
 from itertools import accumulate, count
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from spark_jobs.settings.file import STORE_PATIENCE_S, early_setting
@@ -28,6 +29,8 @@ _SPARKS = {
     "session.token": "AWS_SESSION_TOKEN",
 }
 """Spark's settings of S3 below `spark.hadoop.fs.s3a` -> the environment variables with the same content."""
+KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+"""The environment variables that have secrets."""
 SPARKS_SETTINGS = tuple(_PREFIX + name for name in _SPARKS)
 """The full names of the Spark settings that `options_of` reads."""
 
@@ -40,6 +43,16 @@ def is_s3(place: str) -> bool:
 def with_scheme(place: str, scheme: str) -> str:
     """A place in S3 with another scheme: Spark needs `s3a`; `deltalake` and Arrow need `s3`. Other places as given."""
     return f"{scheme}:{place.partition(':')[2]}" if is_s3(place) else place
+
+
+def export_keys(folder: Path) -> None:
+    """Set the environment variables of keys that a folder of secrets has as files, such as `aws_access_key_id`.
+
+    Variables that are set stay. Files of that name need not exist."""
+    for name in KEYS:
+        file = folder / name.lower()
+        if name not in os.environ and file.is_file():
+            os.environ[name] = file.read_text().strip()
 
 
 def region() -> str | None:

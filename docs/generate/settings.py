@@ -53,8 +53,9 @@ since settings name code that runs.
 _SECRETS = """
 Passwords and keys are refused in `tidemark.toml`, also within URLs: repositories and backups have such a file. Set the
 variable, or name a folder of secrets with `secrets`, as Docker and Kubernetes mount it. Its file
-`tidemark_tls_password` has the value of `TIDEMARK_TLS_PASSWORD`. The folder may have these files, and files with other
-beginnings, which Tidemark does not read: {names}.
+`tidemark_tls_password` has the value of `TIDEMARK_TLS_PASSWORD`. The folder may have these files: {names}. It may also
+have the keys of S3, in files such as `aws_access_key_id`, which count where the variable is not set. Tidemark does not
+read files with other beginnings.
 """
 _PROFILES = """
 `profile = "cluster"` has defaults for a [Spark cluster](../howto/cluster.md) with a bucket and PostgreSQL. A profile

@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Sequence
 
+from spark_jobs.config import load_settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sample import SAMPLE_SOURCES, prepare_sample
 
@@ -22,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job with `arguments` (default: those of the process); returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
+        load_settings()  # a folder of secrets may have the keys of the bucket
         drops = prepare_sample(
             options.landing_root,
             first=options.first,

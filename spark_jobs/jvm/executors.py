@@ -21,17 +21,17 @@ from urllib.parse import urlsplit
 from spark_jobs.code_version import PACKAGES, WORKER_VERSIONS, code_version, worker_versions
 from spark_jobs.config import ENVIRONMENT_PREFIX, SHIPPED, Settings
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.s3 import KEYS
 from spark_jobs.settings.file import CHECKOUT, VARIABLE
 
 _PLACES = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION")
-_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _ENVIRONMENT = "spark.executorEnv."
 _STANDALONE = "spark://"
 _MASTER_S = 1.0
 """The seconds that a master may take to accept a connection."""
 LISTS = ("spark.jars", "spark.archives")
 """Settings of Spark to which `executors_conf` adds what the user has set, in place of giving way."""
-KEY_SETTINGS = tuple(_ENVIRONMENT + name for name in _KEYS)
+KEY_SETTINGS = tuple(_ENVIRONMENT + name for name in KEYS)
 """Settings of Spark with keys, which no command line may show."""
 _SOURCES = "tidemark_sources"
 """The name of the sources' folder in the working folder of an executor."""
@@ -116,7 +116,7 @@ def _lists(settings: Settings, ours: Mapping[str, Sequence[str]]) -> dict[str, s
 
 def _environment(settings: Settings) -> dict[str, str]:
     """The environment variables of executors, which their Python workers inherit."""
-    names = _PLACES + (_KEYS if settings.executor_keys == "driver" else ())
+    names = _PLACES + (KEYS if settings.executor_keys == "driver" else ())
     return {
         **{name: value for name in names if (value := os.environ.get(name))},
         VARIABLE: "",

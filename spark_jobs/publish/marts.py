@@ -328,7 +328,7 @@ def marts_failed(
     """
     log = str(_logs(settings) / "dbt.log")
     supervisor = running_supervisor(settings)
-    has_pages = supervisor is not None and supervisor.airflow
+    has_pages = settings.airflow_host is not None or (supervisor is not None and supervisor.airflow)
     lines = "".join(_lines(settings, project, failure, has_pages=has_pages) for failure in result.failed)
     correction = (
         f"the owner of {source.name} ({source.dag.owner}) corrects the model or the data; then `{again}` builds the"

@@ -186,5 +186,5 @@ class MaintenanceNotifier(BaseNotifier):
             f"The maintenance of {about} failed (run {run_id}); {_AS_BEFORE}. Its task's log says which steps failed,"
             " and what to do."
         )
-        page = f"{settings.airflow_url}/dags/{self.dag_id}/runs/{quote(run_id, safe='')}"
+        page = f"{settings.airflow_page}/dags/{self.dag_id}/runs/{quote(run_id, safe='')}"
         send(settings, Alert("failed", self.dag_id, run_id, message, page), self.recipients)

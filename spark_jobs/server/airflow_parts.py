@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -51,17 +51,22 @@ _ARGUMENTS = {
 
 def airflow_part(settings: Settings, name: str) -> Part:
     """One of Airflow's processes (`PARTS`), or the step that brings its database up to date (`MIGRATION`)."""
-    program: tuple[str, ...] = ("airflow",)
-    if name == SCHEDULER:
-        program = ("spark_jobs.server.preloaded", *_IMPORTED_BY_TASKS, "--")
     return Part(
         name=name,
-        command=(sys.executable, "-m", *program, *_ARGUMENTS[name]),
+        command=airflow_command(_ARGUMENTS[name]),
         environment=airflow_environment(settings),
         working_dir=settings.airflow_home,
         log_file=settings.logs_dir / f"{name}.log",
         grace_s=GRACE_S,
     )
+
+
+def airflow_command(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The command line that runs Airflow with these arguments. A scheduler imports the modules of tasks beforehand."""
+    program: tuple[str, ...] = ("airflow",)
+    if arguments[:1] == _ARGUMENTS[SCHEDULER][:1]:
+        program = ("spark_jobs.server.preloaded", *_IMPORTED_BY_TASKS, "--")
+    return (sys.executable, "-m", *program, *arguments)
 
 
 def airflow_environment(settings: Settings) -> dict[str, str]:
@@ -88,14 +93,14 @@ def airflow_environment(settings: Settings) -> dict[str, str]:
         "AIRFLOW__CORE__PARALLELISM": str(settings.airflow_parallelism),
         "AIRFLOW__CORE__FERNET_KEY": keys["fernet_key"],
         "AIRFLOW__CORE__DEFAULT_TIMEZONE": "utc",
-        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{settings.airflow_port}/execution/",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{_execution_api(settings)}/execution/",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{ADMIN}:admin",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(password_file(settings)),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database,
         "AIRFLOW__API__HOST": settings.bind_address,
         "AIRFLOW__API__PORT": str(settings.airflow_port),
-        "AIRFLOW__API__BASE_URL": settings.airflow_url,
+        "AIRFLOW__API__BASE_URL": settings.airflow_page,
         "AIRFLOW__API__SECRET_KEY": keys["api_secret_key"],
         "AIRFLOW__API_AUTH__JWT_SECRET": keys["jwt_secret"],
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(settings.logs_dir / "airflow"),
@@ -111,6 +116,11 @@ def airflow_environment(settings: Settings) -> dict[str, str]:
         # seconds between two looks for new DAGs, so that a new source file soon has one (Airflow: 300)
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "20",
     }
+
+
+def _execution_api(settings: Settings) -> str:
+    """The root of the API that tasks call: on this machine, unless Airflow's processes are services of their own."""
+    return settings.airflow_url if settings.airflow_host else f"http://127.0.0.1:{settings.airflow_port}"
 
 
 def _dags_of_plugins(settings: Settings) -> dict[str, str]:

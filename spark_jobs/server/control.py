@@ -69,12 +69,15 @@ class Ended:
 def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda _: None) -> InstallationStatus:
     """Start the parts that are not running, restart those that run old code, and wait until all serve. Safe to repeat.
 
+    Airflow is not among the parts if the setting `airflow_host` says that it runs elsewhere.
+
     Raises:
         ConfigurationError, PlaintextRefused, JavaUnusable, JarsMissing, GuardBroken, CatalogUnreachable,
             MasterUnreachable, PortTaken, LakeBusy: found before anything was started.
         StartFailed: a part did not become healthy; the others are left running, and `down` ends them.
     """
     prepare_home(settings)
+    airflow = airflow and settings.airflow_host is None
     with _one_at_a_time(settings):
         running = running_supervisor(settings)
         changed = running and (running.setup != settings.environment() or running.code != code_version())
@@ -109,6 +112,7 @@ def serve(settings: Settings, *, airflow: bool = True) -> None:
     Does not return. Raises the errors that `up` raises before it starts anything.
     """
     prepare_home(settings)
+    airflow = airflow and settings.airflow_host is None
     with _one_at_a_time(settings):
         _preflight(settings, airflow=airflow, progress=lambda _: None)
         write_wish(settings, airflow=airflow, code=code_version())

@@ -95,11 +95,20 @@ def _connect(settings: Settings) -> tuple[bool, str]:
     return True, f"Spark {connect_version(settings)}"
 
 
-def _airflow(settings: Settings) -> tuple[bool, str]:
+def airflow_reports(settings: Settings) -> dict[str, str]:
+    """Airflow's own health report: the names of its processes, with `healthy` or another word.
+
+    Raises:
+        httpx.HTTPError: the API server does not answer.
+    """
     url = f"{settings.airflow_url}/api/v2/monitor/health"
     with httpx.Client(timeout=10.0, trust_env=False) as client:
         answer = client.get(url, extensions=trace_extension(settings)).raise_for_status()
-    parts = {name: part["status"] for name, part in answer.json().items() if isinstance(part, dict)}
+    return {name: str(part["status"]) for name, part in answer.json().items() if isinstance(part, dict)}
+
+
+def _airflow(settings: Settings) -> tuple[bool, str]:
+    parts = airflow_reports(settings)
     wanting = {name: status for name, status in parts.items() if status != "healthy"}
     return not wanting, ", ".join(
         f"{name} {status}" for name, status in wanting.items()

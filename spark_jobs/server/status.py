@@ -76,9 +76,12 @@ def status(settings: Settings, *, wait_s: float = 0.0) -> InstallationStatus:
 
 
 def runs_airflow(settings: Settings) -> bool:
-    """True if Airflow runs under this home: a supervisor keeps it running, and has not given up its API server.
+    """True if Airflow runs for this home: a supervisor keeps it running, and has not given up its API server; or the
+    settings say that its processes are services of their own.
 
     Airflow need not answer now."""
+    if settings.airflow_host is not None:
+        return True
     state = running_supervisor(settings)
     if state is None or not state.airflow:
         return False

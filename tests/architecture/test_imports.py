@@ -25,7 +25,7 @@ LAYERS: dict[str, set[str]] = {
     "threads": set(),
     "settings": {"settings.file"},
     "settings.file": set(),
-    "config": {"settings", "settings.file"},
+    "config": {"s3", "settings", "settings.file"},
     "s3": {"settings.file"},
     "sample": {"storage"},
     "aggregates": set(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,30 @@ def test_settings_cannot_be_changed(settings: Settings) -> None:
 def test_every_knob_says_its_reason() -> None:
     undocumented = [name for name, field in Settings.model_fields.items() if not field.description]
     assert undocumented == []
+
+
+def test_keys_of_s3_may_be_files_where_no_variable_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    (tmp_path / "aws_access_key_id").write_text("id\n")
+    (tmp_path / "aws_secret_access_key").write_text("key\n")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of the environment")
+    load_settings(home=tmp_path / "home", secrets=tmp_path)
+    keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_") and "KEY" in name}
+    assert keys == {"AWS_ACCESS_KEY_ID": "of the environment", "AWS_SECRET_ACCESS_KEY": "key"}
+    assert "AWS_SESSION_TOKEN" not in os.environ
+
+
+def test_airflow_has_an_address_for_processes_and_one_for_people(tmp_path: Path) -> None:
+    here = Settings(home=tmp_path, airflow_port=80)
+    assert (here.airflow_url, here.airflow_page) == ("http://127.0.0.1:80", "http://127.0.0.1:80")
+    apart = here.model_copy(update={"airflow_host": "api", "airflow_public_url": "https://a.example.org/air"})
+    assert (apart.airflow_url, apart.airflow_page) == ("http://api:80", "https://a.example.org/air")
+    assert apart.page_url("index") == "https://a.example.org/air/tidemark/index.html"
+
+
+@pytest.mark.parametrize("url", ["a.example.org", "https://", "https://a.example.org/"])
+def test_an_address_that_is_none_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(ValidationError):
+        Settings(home=tmp_path, airflow_public_url=url)

@@ -21,11 +21,16 @@ def register(app: typer.Typer) -> None:
 def airflow(
     arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS…", help="As Airflow takes them.")] = None,
 ) -> None:
-    """Run a command of Airflow: `tidemark airflow dags list`."""
+    """Run a command of Airflow: `tidemark airflow dags list`.
+
+    `scheduler`, `api-server`, `dag-processor` and `triggerer` run these processes of Airflow as services of their own.
+    """
+    from spark_jobs.server.airflow_parts import airflow_command
+
     settings = load_settings()
     environment = airflow_environment(settings)
     sys.stdout.flush()
-    os.execve(sys.executable, [sys.executable, "-m", "airflow", *(arguments or [])], environment)
+    os.execve(sys.executable, airflow_command(tuple(arguments or ())), environment)
 
 
 def print_environment() -> None:

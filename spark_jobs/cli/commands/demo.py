@@ -113,7 +113,7 @@ def _results(settings: Settings) -> Group:
     password = settings.airflow_home / "passwords.json"
     addresses = [
         ("Portal", settings.page_url("index"), "`tidemark open` opens it and logs in"),
-        ("Airflow", settings.airflow_url, f"admin, password in {password}"),
+        ("Airflow", settings.airflow_page, f"admin, password in {password}"),
         ("SQL (JDBC)", settings.jdbc_url, f"beeline, DBeaver: user reader, password in {settings.logins_file}"),
         ("Data quality", data_docs_index(settings).as_uri(), "Great Expectations Data Docs"),
     ]
