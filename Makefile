@@ -35,7 +35,7 @@ define NEXT
 "  make demo                 the whole way on real data, with Airflow"
 endef
 
-.PHONY: help setup setup-s3 setup-postgresql setup-kafka setup-lineage up down demo test test-served test-others test-long test-slice test-fast chaos attack lint map words format docs vendor sbom audit clean check-tools
+.PHONY: help setup setup-s3 setup-postgresql setup-kafka setup-lineage programs up down demo test test-served test-others test-long test-slice test-fast chaos attack lint map words format docs vendor sbom audit clean check-tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ setup-postgresql: setup .jars/postgresql/.ready ## what sources that read tables
 setup-kafka: setup .jars/kafka/.ready ## what sources that read topics need beside it: 10 MB of jars
 
 setup-lineage: setup .jars/lineage/.ready ## what telling lineage needs (TIDEMARK_LINEAGE): 43 MB of jar, and Airflow's provider
+
+programs: ## compose, helm and versitygw into .programs, if Go is here: tests of the files below docker/ use them
+	@if command -v go >/dev/null; then .ci/programs .programs; else echo "Go is not here; tests that need its programs are skipped" >&2; fi
 
 up: setup ## start the lake server and Airflow
 	$(BIN)/tidemark up

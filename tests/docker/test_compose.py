@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +22,7 @@ from spark_jobs.server import (
     metrics_part,
     postgres,
 )
+from tests.programs import find_program, reason_without
 
 DOCKER = Path(__file__).parents[2] / "docker"
 COMPOSE = DOCKER / "compose.yaml"
@@ -40,19 +40,10 @@ def compose() -> dict[str, Any]:
     return yaml.safe_load(COMPOSE.read_text())
 
 
-def compose_plugin() -> bool:
-    docker = shutil.which("docker")
-    return (
-        docker is not None
-        and subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode == 0
-    )
-
-
-@pytest.mark.skipif(
-    not compose_plugin(), reason="`docker compose` is not installed here (only the tests below judge the file)"
-)
+@pytest.mark.skipif(find_program("docker-compose") is None, reason=reason_without("docker-compose"))
 def test_docker_compose_accepts_the_file() -> None:
-    command = ["docker", "compose", "-f", str(COMPOSE), "--profile", "sample", "config", "--format", "json"]
+    compose = str(find_program("docker-compose"))
+    command = [compose, "-f", str(COMPOSE), "--profile", "sample", "config", "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert sorted(json.loads(done.stdout)["services"]) == ["sample", "tidemark"]
