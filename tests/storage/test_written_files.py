@@ -179,3 +179,12 @@ def test_a_file_that_does_not_fit_is_one_error_and_no_more(tmp_path: Path, limit
     command = [sys.executable, "-c", LIMITED, str(tmp_path), str(limit)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr, done.returncode) == (f"{errno.EFBIG}\n", "", 0)
+
+
+def test_texts_with_separators_of_lines_do_not_end_a_commits_lines(table: DeltaTable) -> None:
+    names = ["\x85", "a\u2028b", "\x1c"]
+    given = rows(3, first=1)
+    place = given.schema.get_field_index("name")
+    committed = commit(table, destination(table).write([given.set_column(place, "name", pa.array(names))]))
+    files = pa.table(committed.get_add_actions(flatten=True))
+    assert (pc.min(files["min.name"]).as_py(), pc.max(files["max.name"]).as_py()) == ("\x1c", "\x85")

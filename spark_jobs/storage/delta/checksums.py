@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from spark_jobs.storage.delta.log_files import LOG_DIR, version_file
+from spark_jobs.storage.delta.log_files import LOG_DIR, parse_commit, version_file
 from spark_jobs.threads import in_threads
 
 _NAMED = {"txn": ("setTransactions", "appId"), "domainMetadata": ("domainMetadata", "domain")}
@@ -40,7 +40,7 @@ def write_file_checksums(table: Path, version: int) -> None:
     commit = table / LOG_DIR / version_file(version)
     if not commit.exists():
         return  # there was nothing to commit
-    actions = (json.loads(line) for line in commit.read_text().splitlines())
+    actions = parse_commit(commit.read_bytes(), version)
     added = [table / unquote(action["add"]["path"]) for action in actions if "add" in action]
     # a file that another process has removed meanwhile needs none
     in_threads(_write_file_checksum, [file for file in (commit, *added) if file.exists()])
@@ -90,8 +90,8 @@ def _next_checksum(checksum: dict[str, Any], log: Path, first: int, last: int) -
         if checksum.get(stated) is not None
     }
     for version in range(first, last + 1):
-        for line in (log / version_file(version)).read_text().splitlines():
-            for kind, action in json.loads(line).items():
+        for actions in parse_commit((log / version_file(version)).read_bytes(), version):
+            for kind, action in actions.items():
                 if kind == "add":
                     size, files = size + action["size"], files + 1
                 elif kind == "remove":

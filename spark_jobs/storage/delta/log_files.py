@@ -117,7 +117,8 @@ def parse_commit(content: bytes, version: int) -> list[dict[str, Any]]:
     """
     path = f"{LOG_DIR}/{version_file(version)}"
     try:
-        actions = [json.loads(line) for line in content.decode().splitlines() if line]
+        # a text may have other separators of lines, such as U+0085 and U+2028, as they are
+        actions = [json.loads(line) for line in content.decode().split("\n") if line]
     except ValueError as error:
         raise LogBroken(path, f"cannot be read: {error}") from error
     if not actions or not all(isinstance(action, dict) for action in actions):
