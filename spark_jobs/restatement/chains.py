@@ -320,7 +320,10 @@ _OF_CLOSED = ("end_time", "settled_end", "ages_from", "deltas", "revision")
 
 def _close_segments(_: int, blocks: Labelled, *, scope: Scope, to: Destination, token: int) -> bytes:
     """Write the rows that close the live segments of some entities; returns the files as JSON."""
-    rows = pa.concat_tables([table for _, table in blocks])
+    tables = [table for _, table in blocks]
+    if not tables:
+        return json.dumps([]).encode()
+    rows = pa.concat_tables(tables)
     live, closing = (rows.filter(pc.equal(rows["era"], era)).drop_columns(["era"]) for era in (LIVE, CLOSING))
     # the first segment of a chain has no start: nulls are equal here
     codes, ended = key_codes([live, closing], (*SEGMENT[1:], "known_from"))
