@@ -20,11 +20,9 @@ if TYPE_CHECKING:
 
 PROCESS_MEMORY = "spark.tidemark.process.memory"
 """The setting of a Spark session that says how many bytes of memory rows of a stage may take in this process."""
-SHARE, LEAST_LOCAL_MEMORY = 8, 1 << 30
-"""Of the machine's memory the part (one eighth), and the fewest bytes, that rows may take with a local master."""
-LOCAL_MEMORY, CLUSTER_MEMORY = max(bytes_in_all() // SHARE, LEAST_LOCAL_MEMORY), 32 << 20
-"""The bytes of memory for rows of a stage in this process unless the session has the setting: with a local master or
-without Spark, and on a cluster."""
+LOCAL_MEMORY, CLUSTER_MEMORY = max(bytes_in_all() // 8, 1 << 30), 32 << 20
+"""The bytes of memory for rows of a stage in this process unless the session has the setting. With a local master or
+without Spark they are an eighth of the machine's, and at least 1 GiB; a cluster's client has 32 MiB."""
 ROWS_ALONE = 1 << 18
 """The number of rows up to which one thread handles them by itself."""
 BYTES_A_TASK = 1 << 27

@@ -35,12 +35,12 @@ class MemoryShort(TidemarkError):
 
 def bytes_in_all() -> int:
     """The memory of the machine, or of the container if that has less."""
-    in_all = int(psutil.virtual_memory().total)
+    of_machine = int(psutil.virtual_memory().total)
     try:
-        most = _CGROUP.joinpath("memory.max").read_text().strip()
+        of_container = _CGROUP.joinpath("memory.max").read_text().strip()
     except OSError:  # not in a container, or in one without cgroup v2
-        return in_all
-    return in_all if most == "max" else min(in_all, int(most))
+        return of_machine
+    return of_machine if of_container == "max" else min(of_machine, int(of_container))
 
 
 def bytes_left() -> int:

@@ -121,8 +121,10 @@ class Services:
         def healthy() -> bool:
             assert process.poll() is None, self.log(name, number)
             environment = self.environment(name, number)
-            asked = subprocess.run(self._argv(command, name, number), env=environment, capture_output=True, check=False)
-            return asked.returncode == 0
+            answer = subprocess.run(
+                self._argv(command, name, number), env=environment, capture_output=True, check=False
+            )
+            return answer.returncode == 0
 
         until(healthy, timeout_s, f"{name} did not become healthy: {self.log(name, number)}")
 

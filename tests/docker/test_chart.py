@@ -41,9 +41,9 @@ def helm(chart: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def documents(chart: Path, *options: str) -> list[Document]:
-    done = helm(chart, *PLACES, *options)
-    assert done.returncode == 0, done.stderr
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
+    result = helm(chart, *PLACES, *options)
+    assert result.returncode == 0, result.stderr
+    return [document for document in yaml.safe_load_all(result.stdout) if document]
 
 
 @pytest.fixture(scope="module")

@@ -37,9 +37,9 @@ def test_compose_accepts_the_file(tmp_path: Path) -> None:
     copy = tmp_path / "compose.yaml"
     copy.write_text(text)
     command = [str(find_program("docker-compose")), "-f", str(copy), "config", "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    services = json.loads(done.stdout)["services"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    services = json.loads(result.stdout)["services"]
     assert sorted(services) == sorted(yaml.safe_load(text)["services"])
     assert services["spark-worker"]["deploy"]["replicas"] == 2
 
@@ -128,7 +128,7 @@ RUNNING = [pytest.mark.server, pytest.mark.airflow, pytest.mark.long, pytest.mar
 
 
 class TestRunning:
-    """What people do with the deployment."""
+    """Actions of people on the deployment."""
 
     pytestmark = RUNNING
 
@@ -140,19 +140,19 @@ class TestRunning:
 
     def test_a_backfill_goes_through_airflow_to_executors(self, services: Services) -> None:
         days = ("--from", "2024-01-01", "--to", "2024-01-02")
-        done = services.run("lake", "tidemark", "backfill", "meters", *days, "--unpause", timeout_s=900)
-        assert done.returncode == 0, done.stdout + done.stderr + services.log("airflow-scheduler")
+        result = services.run("lake", "tidemark", "backfill", "meters", *days, "--unpause", timeout_s=900)
+        assert result.returncode == 0, result.stdout + result.stderr + services.log("airflow-scheduler")
         count = "SELECT count(*) AS windows, count(DISTINCT meter) AS meters FROM silver.hourly"
-        asked = services.run("lake", "tidemark", "sql", count, "--json")
-        assert asked.returncode == 0, asked.stderr
-        assert json.loads(asked.stdout)["rows"][0]["meters"] == 3
+        answer = services.run("lake", "tidemark", "sql", count, "--json")
+        assert answer.returncode == 0, answer.stderr
+        assert json.loads(answer.stdout)["rows"][0]["meters"] == 3
         # the tables are in the bucket
         assert services.bucket_files().get_file_info(fs.FileSelector("tidemark/lake/silver.db"))
 
     def test_executors_of_both_workers_work_for_the_lake_server(self, services: Services) -> None:
-        done = services.run("lake", "tidemark", "status", "--wait", "0", "--json")
-        status = json.loads(done.stdout)
-        assert done.returncode == 0, status
+        result = services.run("lake", "tidemark", "status", "--wait", "0", "--json")
+        status = json.loads(result.stdout)
+        assert result.returncode == 0, status
         assert status["surroundings"]["executors"]["detail"].startswith("2 executors with 2 cores")
         assert status["surroundings"]["catalog"]["url"].startswith("jdbc:postgresql://127.0.0.1")
         assert not {"airflow-scheduler"} & set(status["parts"])
